@@ -1,0 +1,77 @@
+# The commands of this repository. Each makes .venv when it is missing or out of date, so each works from a fresh clone
+# on a machine that has only Python 3.11 and pip.
+#
+#   make example [ARGS="--turns 3"]   the support agent, four ways, on the embedded model
+#   make test                         everything CI runs
+#   make check                        the fast part of it
+#   make model                        fetch, verify and convert the embedded model
+#   make fmt                          format and mend what ruff can
+#   make clean                        remove .venv and caches (not the model's cache)
+#
+# PYTHON=python3.12 picks another interpreter, PKV_CACHE=DIR another place for the embedded model.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help venv example test check model lint fmt clean test-fast test-all model-if-possible
+
+PYTHON ?= python3
+ARGS ?=
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check --no-input
+
+# The stamp's name is a checksum of what decides the environment's content, so an edited pin or a moved clone makes a new
+# environment and a mere touch does not.
+INPUTS := constraints.txt pyproject.toml integrations/langchain/pyproject.toml integrations/llama_index/pyproject.toml
+KEY := $(shell (cat $(INPUTS); echo "$(CURDIR)") | cksum | tr ' ' '-')
+STAMP := $(VENV)/.installed-$(KEY)
+
+# Paths that hold code. A fresh part of the repository is added here and in pyproject.toml.
+CODE := pkv_agents integrations examples tests
+
+help:
+	@sed -n 's/^#   make/make/p' Makefile
+
+venv: $(STAMP)
+
+$(STAMP):
+	@command -v "$(PYTHON)" >/dev/null || { echo "pkv-agents: no '$(PYTHON)' on this machine; install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "pkv-agents: '$(PYTHON)' is $$("$(PYTHON)" --version 2>&1); Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@echo "Installing into $(VENV) (about 2 GB with PyTorch, a few minutes the first time) ..."
+	@"$(PYTHON)" -m venv --clear $(VENV) || { echo "pkv-agents: '$(PYTHON) -m venv' failed; on Debian and Ubuntu install the package python3-venv" >&2; exit 1; }
+	@$(PIP) install -qq -c constraints.txt pip hatchling editables
+	@$(PIP) install -qq -c constraints.txt --no-build-isolation --group dev -e '.[local]' -e integrations/langchain -e integrations/llama_index
+	@touch $@
+
+example: $(STAMP)
+	@$(PY) -m examples.support_agent $(ARGS)
+
+model: $(STAMP)
+	@$(PY) -m examples.support_agent.embedded
+
+# Without a network `make test` still runs; the tests that need the model then say that they were skipped.
+model-if-possible: $(STAMP)
+	@$(PY) -m examples.support_agent.embedded || echo "No embedded model: the tests that need it will be skipped."
+
+lint: $(STAMP)
+	@$(PY) -m ruff check --quiet $(CODE)
+	@$(PY) -m ruff format --quiet --check $(CODE) || { echo "pkv-agents: not formatted; run: make fmt" >&2; exit 1; }
+	@PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(PY) -m pyright --pythonpath $(PY)
+
+test-fast: lint
+	@$(PY) -m pytest -q -m "not slow and not embedded"
+
+check: test-fast
+
+test-all: lint model-if-possible
+	@HYPOTHESIS_PROFILE=full $(PY) -m pytest -q --cov --cov-report=term
+
+test: test-all
+
+fmt: $(STAMP)
+	@$(PY) -m ruff check --quiet --fix $(CODE) || true
+	@$(PY) -m ruff format --quiet $(CODE)
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .coverage

@@ -1,0 +1,1 @@
+"""Programs that use pkv-agents by its public names only."""

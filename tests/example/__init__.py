@@ -1,0 +1,1 @@
+"""The support agent and the embedded model."""

@@ -1,0 +1,1 @@
+"""What the repository must stay like: layers, names, sizes, packaging."""
