@@ -1,0 +1,288 @@
+"""The schema of a state class, compiled once: what to render, what to hide, what cannot be tracked.
+
+Compiling answers two questions early. Can every field be rendered? (If not: `SchemaError` where the class is defined.)
+And what do the markers say? At run time the *value* decides its own shape, so unions and subclasses need no plan.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Annotated, Any, ClassVar, Final, ForwardRef, Literal, NewType, TypeVar, Union, get_args, get_origin
+from uuid import UUID
+
+from pydantic import BaseModel, JsonValue, RootModel
+from typing_extensions import TypeAliasType
+
+from ._scalars import SCALARS, SECRETS
+from .errors import SchemaError
+from .keyed import KeyedList
+from .markers import MARKERS, Hidden, Marker, Pinned, Tracked, Untrusted, Volatile
+from .snapshot import PLAIN, LeafMeta
+
+RESERVED_PREFIX = "pkv_"
+_LISTS: tuple[type, ...] = (list, tuple, KeyedList, Sequence)
+_SETS: tuple[type, ...] = (set, frozenset, AbstractSet)
+_DICTS: tuple[type, ...] = (dict, Mapping)
+_KEYS: tuple[type, ...] = (str, int, Enum, UUID)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What is known about the values at one place of a schema.
+
+    Attributes:
+        meta: The markers of this place.
+        hidden: Never rendered.
+        item: The items of a list here.
+        entry: The values of a dict here.
+        key: The field that identifies the items of a list here.
+        is_float: An int here is meant as a float (`1` reads `1.0`).
+    """
+
+    meta: LeafMeta = PLAIN
+    hidden: bool = False
+    item: Node | None = None
+    entry: Node | None = None
+    key: str | None = None
+    is_float: bool = False
+
+
+ANYTHING = Node()
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """A compiled model class: its visible fields in order, and the names of the hidden ones."""
+
+    fields: tuple[tuple[str, Node], ...]
+    hidden: frozenset[str]
+    is_root: bool
+
+
+_specs: dict[type[BaseModel], ModelSpec] = {}
+
+
+def model_spec(cls: type[BaseModel]) -> ModelSpec:
+    """The compiled form of a model class, made once.
+
+    Raises:
+        SchemaError: The class cannot be tracked.
+    """
+    found = _specs.get(cls)
+    return found if found is not None else _compile_model(cls, ())
+
+
+def _compile_model(cls: type[BaseModel], inside: tuple[type[BaseModel], ...]) -> ModelSpec:
+    if cls in inside:
+        names = " -> ".join(model.__name__ for model in (*inside[inside.index(cls) :], cls))
+        raise SchemaError(f"{cls.__name__} contains itself ({names}); hold the nested items by id in a dict or keyed list")
+    if cls in _specs:
+        return _specs[cls]
+    if not cls.__pydantic_complete__:
+        cls.model_rebuild()
+    fields: list[tuple[str, Node]] = []
+    hidden: set[str] = set()
+    for name, info in cls.model_fields.items():
+        where = f"field {name!r} of {cls.__name__}"
+        check_name(name, where)
+        node = _compile(info.annotation, info.metadata, where, (*inside, cls))
+        if node.hidden:
+            hidden.add(name)
+            info.repr = False
+        else:
+            fields.append((name, node))
+    for name, computed in cls.model_computed_fields.items():
+        node = _compile(computed.return_type, (), f"computed field {name!r} of {cls.__name__}", (*inside, cls))
+        if node.hidden:
+            hidden.add(name)
+            computed.repr = False
+        else:
+            fields.append((name, node))
+    spec = ModelSpec(tuple(fields), frozenset(hidden), issubclass(cls, RootModel))
+    _specs[cls] = spec
+    return spec
+
+
+def check_name(name: str, where: str) -> None:
+    """Refuse a field name that a path cannot hold or that the library keeps for itself.
+
+    Raises:
+        SchemaError: With the mend.
+    """
+    if not name.isidentifier():
+        raise SchemaError(f"{where} has a name that is no identifier; rename it and use an alias for the outside name")
+    if name.startswith(RESERVED_PREFIX):
+        raise SchemaError(f"{where} begins with the reserved prefix {RESERVED_PREFIX!r}; rename it")
+
+
+def _compile(hint: Any, metadata: Iterable[object], where: str, inside: tuple[type[BaseModel], ...]) -> Node:
+    """The node of one annotation with the markers that stand beside it."""
+    marks = [mark() if isinstance(mark, type) else mark for mark in metadata if _is_marker(mark)]
+    hint, more = _unwrap(hint)
+    marks += [mark() if isinstance(mark, type) else mark for mark in more if _is_marker(mark)]
+    if any(isinstance(mark, Hidden) for mark in marks) or _has_secret(hint):
+        return Node(hidden=True)
+    node = _shape(hint, where, inside)
+    for mark in marks:
+        node = _marked(node, mark, where)
+    if node.meta.volatile and node.meta.pinned:
+        raise SchemaError(f"{where} is both Volatile and Pinned; a value that should not move has no resolution")
+    if node.key is not None:
+        _check_key(hint, node.key, where)
+    return node
+
+
+def _is_marker(mark: object) -> bool:
+    return isinstance(mark, MARKERS) or (isinstance(mark, type) and issubclass(mark, MARKERS))
+
+
+def _unwrap(hint: Any) -> tuple[Any, list[object]]:
+    """Strip Annotated, type aliases, NewType, Final and ClassVar wrappers; collect the metadata."""
+    metadata: list[object] = []
+    while True:
+        origin = get_origin(hint)
+        if origin is Annotated:
+            inner, *more = get_args(hint)
+            hint, metadata = inner, metadata + more
+        elif hint is JsonValue:
+            return Any, metadata
+        elif isinstance(hint, (TypeAliasType, getattr(types, "TypeAliasType", TypeAliasType))):
+            hint = hint.__value__
+        elif isinstance(hint, NewType):
+            hint = hint.__supertype__
+        elif origin in (Final, ClassVar):
+            hint = get_args(hint)[0]
+        elif isinstance(hint, TypeVar):
+            hint = hint.__bound__ or Any
+        else:
+            return hint, metadata
+
+
+def _marked(node: Node, mark: Marker | Any, where: str) -> Node:
+    meta = node.meta
+    if isinstance(mark, Tracked):
+        meta = replace(meta, label=mark.label, critical=mark.critical, ttl=mark.ttl)
+        return replace(node, meta=meta, key=mark.key if mark.key is not None else node.key)
+    if isinstance(mark, Volatile):
+        meta = replace(meta, volatile=True, resolution=mark.resolution)
+    elif isinstance(mark, Pinned):
+        meta = replace(meta, pinned=True)
+    elif isinstance(mark, Untrusted):
+        meta = replace(meta, untrusted=True)
+    return replace(node, meta=meta)
+
+
+def _has_secret(hint: Any) -> bool:
+    hint, _ = _unwrap(hint)
+    target = get_origin(hint) or hint
+    if isinstance(target, type) and issubclass(target, SECRETS):
+        return True
+    return any(_has_secret(part) for part in get_args(hint) if not isinstance(part, (str, int, bytes)))
+
+
+def _shape(hint: Any, where: str, inside: tuple[type[BaseModel], ...]) -> Node:
+    origin, args = get_origin(hint), get_args(hint)
+    if hint is Any or hint is None or origin is Literal:
+        return ANYTHING
+    if origin in (Union, types.UnionType):
+        return _merge([_compile(arg, (), where, inside) for arg in args], where)
+    if isinstance(hint, (str, ForwardRef)):
+        raise SchemaError(f"{where} refers to {hint!r}, which is not defined yet; define it before the state class")
+    target = origin or hint
+    if not isinstance(target, type):
+        raise _refused(hint, where)
+    if issubclass(target, BaseModel):
+        _compile_model(hint if isinstance(hint, type) else target, inside)
+        return ANYTHING
+    if issubclass(target, SCALARS):
+        return Node(is_float=issubclass(target, float))
+    if issubclass(target, _SETS):
+        return _set_node(args, where, inside)
+    if issubclass(target, _DICTS):
+        return _dict_node(args, where, inside)
+    if issubclass(target, _LISTS) and not issubclass(target, (bytes, bytearray)) and not hasattr(target, "_fields"):
+        return Node(item=_merge([_compile(arg, (), where, inside) for arg in args if arg not in ((), ...)], where))
+    raise _refused(hint, where)
+
+
+def _refused(hint: Any, where: str) -> SchemaError:
+    name = getattr(hint, "__qualname__", None) or str(hint)
+    return SchemaError(
+        f"{where} has the type {name}, which has no text that a model could read; "
+        "use a pydantic model, a plain value, a list, dict or set of them, or mark the field Hidden()"
+    )
+
+
+def _merge(nodes: list[Node], where: str) -> Node:
+    """One node for several alternatives; the value picks its own at run time."""
+    if not nodes:
+        return ANYTHING
+    keys = {node.key for node in nodes if node.key is not None}
+    if len(keys) > 1:
+        raise SchemaError(f"{where} has alternatives with different keys {sorted(keys)}; use one key for all")
+    items = [node.item for node in nodes if node.item is not None]
+    entries = [node.entry for node in nodes if node.entry is not None]
+    meta = PLAIN
+    for node in nodes:
+        meta = replace(node.meta.inside(meta), label=meta.label or node.meta.label)
+    return Node(
+        meta=meta,
+        hidden=any(node.hidden for node in nodes),
+        item=_merge(items, where) if items else None,
+        entry=_merge(entries, where) if entries else None,
+        key=keys.pop() if keys else None,
+        is_float=any(node.is_float for node in nodes),
+    )
+
+
+def _set_node(args: tuple[Any, ...], where: str, inside: tuple[type[BaseModel], ...]) -> Node:
+    for arg in args:
+        inner, _ = _unwrap(arg)
+        target = get_origin(inner) or inner
+        if isinstance(target, type) and issubclass(target, (BaseModel, *_LISTS)) and not issubclass(target, SCALARS):
+            raise SchemaError(f"{where} is a set of {target.__name__}; use a list with key=... for items with fields")
+        _compile(arg, (), where, inside)
+    return ANYTHING
+
+
+def _dict_node(args: tuple[Any, ...], where: str, inside: tuple[type[BaseModel], ...]) -> Node:
+    if not args:
+        return ANYTHING
+    key, _ = _unwrap(args[0])
+    literal = get_origin(key) is Literal and all(isinstance(word, str) for word in get_args(key))
+    if not (key is Any or literal or (isinstance(key, type) and issubclass(key, str))):
+        name = getattr(key, "__name__", str(key))
+        raise SchemaError(f"{where} is a dict with {name} keys; use str keys, since a path and JSON have only those")
+    return Node(entry=_compile(args[1], (), where, inside))
+
+
+def _check_key(hint: Any, key: str, where: str) -> None:
+    """The items of a keyed list must be models that have the key."""
+    models = [model for part in _list_items(hint) for model in _alternatives(part)]
+    if not models:
+        raise SchemaError(f"{where} has key={key!r} but is no list; take the key away or use a list of models")
+    for model in models:
+        if not (isinstance(model, type) and issubclass(model, BaseModel)):
+            raise SchemaError(f"{where} has key={key!r} but its items are no models; use a list of models")
+        if key not in model.model_fields or key in model_spec(model).hidden:
+            raise SchemaError(f"{where} has key={key!r}, but {model.__name__} has no visible field {key!r}; name one")
+        kinds = _alternatives(model.model_fields[key].annotation)
+        if any(isinstance(kind, type) and (kind is bool or not issubclass(kind, _KEYS)) for kind in kinds):
+            raise SchemaError(f"{where} has key={key!r}, which is not a str, int, enum or UUID; use one of those")
+
+
+def _alternatives(hint: Any) -> list[Any]:
+    hint, _ = _unwrap(hint)
+    if get_origin(hint) in (Union, types.UnionType):
+        return [kind for arg in get_args(hint) for kind in _alternatives(arg)]
+    return [hint]
+
+
+def _list_items(hint: Any) -> list[Any]:
+    origins = [(part, get_origin(part)) for part in _alternatives(hint)]
+    lists = [part for part, origin in origins if isinstance(origin, type) and issubclass(origin, _LISTS)]
+    return [arg for part in lists for arg in get_args(part) if arg is not ...]

@@ -1,0 +1,92 @@
+"""Pydantic's errors become ours, in this one place.
+
+Ours name the path, the type of what was given and the mend. They never show the value, and they do not chain to
+pydantic's error, whose text does: a traceback in a log must not hold a secret.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from ._schema import model_spec
+from .errors import StateError
+from .paths import join_field, join_key
+
+_MENDS = {
+    "extra_forbidden": "declare the field in the schema, or check the spelling",
+    "missing": "give it a value, or give the field a default",
+    "frozen_field": "the field is frozen; make a new state",
+    "frozen_instance": "the model is frozen; patch it with session.update({...})",
+    "no_such_attribute": "declare the field in the schema, or check the spelling",
+}
+
+
+def state_error(error: ValidationError, cls: type[BaseModel], path: str = "") -> StateError:
+    """Translate pydantic's error.
+
+    Args:
+        error: What pydantic raised for an instance of `cls`.
+        cls: The model that was validated.
+        path: Where in the state that model stands.
+
+    Returns:
+        One error that names every problem.
+    """
+    problems = [_problem(details, cls, path) for details in error.errors(include_url=False)]
+    return StateError("; ".join(dict.fromkeys(problems)))
+
+
+def _problem(details: Any, cls: type[BaseModel], path: str) -> str:
+    where, hidden = _locate(details["loc"], cls, path)
+    kind = type(details["input"]).__name__
+    if hidden:
+        return f"{where} ({kind}): the value does not fit the declared type (Hidden, so nothing more is shown)"
+    cause = details.get("ctx", {}).get("error")
+    if isinstance(cause, StateError):
+        return f"{where}: {cause}"
+    mend = _MENDS.get(details["type"], "pass a value of the declared type")
+    return f"{where} ({kind}): {details['msg']}; {mend}"
+
+
+def _locate(loc: tuple[Any, ...], cls: type[BaseModel], path: str) -> tuple[str, bool]:
+    """The path of a pydantic location; it ends early at a hidden field, whose keys are hidden too."""
+    current: Any = cls
+    for step in loc:
+        if isinstance(step, int):
+            path = f"{path}[{step}]" if path else str(step)
+            continue
+        name = _field_name(current, step)
+        if name is not None:
+            path = join_field(path, name)
+            if name in model_spec(current).hidden:
+                return path, True
+            annotation = current.model_fields[name].annotation
+            current = _first_model(annotation)
+        elif step.isidentifier() and current is cls:
+            path = join_field(path, step)
+        elif not step.startswith("["):
+            try:
+                path = join_key(path, step) if path and current is None else path
+            except StateError:
+                path = f"{path}[?]"
+    return path or cls.__name__, False
+
+
+def _field_name(cls: Any, step: str) -> str | None:
+    """The field that a location step means: pydantic names it by its alias where it has one."""
+    if not (isinstance(cls, type) and issubclass(cls, BaseModel)):
+        return None
+    if step in cls.model_fields:
+        return step
+    aliased = (name for name, info in cls.model_fields.items() if step in (info.alias, info.validation_alias))
+    return next(aliased, None)
+
+
+def _first_model(hint: Any) -> type[BaseModel] | None:
+    """The one model inside an annotation, where there is exactly one."""
+    if isinstance(hint, type) and issubclass(hint, BaseModel):
+        return hint
+    found = {model for part in getattr(hint, "__args__", ()) if (model := _first_model(part)) is not None}
+    return found.pop() if len(found) == 1 else None

@@ -1,0 +1,150 @@
+"""Reading a state: one walk over its values, each attribute once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, cast
+
+from pydantic import BaseModel
+
+from ._scalars import SECRETS, scalar_text, sort_key
+from ._schema import ANYTHING, Node, model_spec
+from .errors import StateError
+from .keyed import key_text
+from .paths import join_field, join_key
+from .snapshot import PLAIN, LeafMeta, Snapshot
+
+
+@dataclass(slots=True)
+class Walk:
+    """Collects leaves while it descends; `path` of an error is added where it is caught."""
+
+    leaves: dict[str, str] = field(default_factory=dict[str, str])
+    meta: dict[str, LeafMeta] = field(default_factory=dict[str, LeafMeta])
+
+    def model(self, model: BaseModel, path: str, meta: LeafMeta, skip: str | None = None) -> None:
+        """Read a model's visible fields; one without any is the leaf `{}`, so that it exists for a reader."""
+        spec = model_spec(type(model))
+        before = len(self.leaves)
+        for name, node in spec.fields:
+            if name != skip:
+                self.value(getattr(model, name), path if spec.is_root else join_field(path, name), node, meta)
+        for name, value in (model.model_extra or {}).items():
+            self.value(value, join_field(path, name) if name.isidentifier() else join_key(path, name), ANYTHING, meta)
+        if len(self.leaves) == before and path:
+            self.leaf(path, "{}", meta)
+
+    def leaf(self, path: str, text: str, meta: LeafMeta) -> None:
+        """Record one leaf."""
+        self.leaves[path] = text
+        if meta is not PLAIN:
+            self.meta[path] = meta
+
+    def value(self, value: Any, path: str, node: Node, outer: LeafMeta) -> None:
+        """Read one value, whatever its shape."""
+        meta = node.meta if outer is PLAIN else node.meta.inside(outer)
+        try:
+            text = scalar_text(float(value) if node.is_float and type(value) is int else value)
+        except StateError as error:
+            raise StateError(f"{path} ({type(value).__name__}) {error}") from None
+        if text is not None:
+            self.leaf(path, text, meta)
+        elif isinstance(value, BaseModel):
+            self.model(value, path, meta)
+        elif isinstance(value, (list, tuple)):
+            self.sequence(cast("list[Any]", value), path, node, meta)
+        elif isinstance(value, Mapping):
+            self.mapping(cast("Mapping[Any, Any]", value), path, node, meta)
+        elif isinstance(value, (set, frozenset)):
+            texts = [self._member(item, path) for item in cast("set[Any]", value)]
+            self.leaf(path, f"[{', '.join(sorted(texts, key=sort_key))}]", meta)
+        elif not isinstance(value, SECRETS):
+            raise StateError(
+                f"{path} holds a {type(value).__name__}, which has no text that a model could read; "
+                "use plain values and models, or mark the field Hidden()"
+            )
+
+    def _member(self, item: Any, path: str) -> str:
+        try:
+            text = scalar_text(item)
+        except StateError as error:
+            raise StateError(f"{path} ({type(item).__name__}) {error}") from None
+        if text is None:
+            raise StateError(f"{path} is a set with a {type(item).__name__}; sets hold plain values")
+        return text
+
+    def sequence(self, values: list[Any], path: str, node: Node, meta: LeafMeta) -> None:
+        """Read a list: by key, as one line of scalars, or by index."""
+        if node.key is not None:
+            return self.keyed(values, path, node.key, node.item or ANYTHING, meta)
+        item = node.item or ANYTHING
+        inner = Walk()
+        for index, value in enumerate(values):
+            inner.value(value, f"{path}[{index}]", item, meta)
+        # One leaf an item, each at the item's own place, means that all items are scalars.
+        flat = len(inner.leaves) == len(values) and not any(_is_container(value) for value in values)
+        if flat:
+            self.leaf(path, f"[{', '.join(inner.leaves.values())}]", meta)
+        else:
+            self.leaves.update(inner.leaves)
+            self.meta.update(inner.meta)
+
+    def keyed(self, values: list[Any], path: str, key: str, item: Node, meta: LeafMeta) -> None:
+        """Read a list whose items have an identity; the key stands in the path and not again below it."""
+        if not values:
+            return self.leaf(path, "[]", meta)
+        seen: set[str] = set()
+        for value in values:
+            text = key_text(getattr(value, key, None))
+            if text is None:
+                raise StateError(f"{path} has an item without a usable {key!r} ({type(value).__name__}); set it")
+            if text in seen:
+                raise StateError(f"{path} has two items with {key}={text!r}; keys must be unique in one list")
+            seen.add(text)
+            self.model(value, join_key(path, text), item.meta.inside(meta), skip=key)
+
+    def mapping(self, values: Mapping[Any, Any], path: str, node: Node, meta: LeafMeta) -> None:
+        """Read a dict, sorted by key."""
+        if not values:
+            return self.leaf(path, "{}", meta)
+        named: dict[str, Any] = {}
+        for key, value in values.items():
+            key = key.value if isinstance(key, Enum) else key
+            if not isinstance(key, str):
+                raise StateError(f"{path} has a key of type {type(key).__name__}; use str keys")
+            named[key] = value
+        for key in sorted(named):
+            try:
+                inner = join_key(path, key)
+            except StateError as error:
+                raise StateError(f"{path} has a key whose {error}") from None
+            self.value(named[key], inner, node.entry or ANYTHING, meta)
+
+
+def _is_container(value: Any) -> bool:
+    return isinstance(value, (BaseModel, list, tuple, Mapping, set, frozenset))
+
+
+def snapshot(state: BaseModel) -> Snapshot:
+    """Read a state once and freeze what a model may see of it.
+
+    Every attribute is read once, so a getter with a side effect runs once. Hidden fields are not read at all.
+
+    Args:
+        state: A TrackedState (or any pydantic model).
+
+    Returns:
+        The leaves in schema order, with what the markers say about them.
+
+    Raises:
+        SchemaError: The class cannot be tracked.
+        StateError: A value has no text (NaN, a lone surrogate, two equal keys, an object); the message names the path.
+    """
+    walk = Walk()
+    try:
+        walk.model(state, "", PLAIN)
+    except RecursionError:
+        raise StateError(f"{type(state).__name__} holds a value that contains itself or is nested too deeply") from None
+    return Snapshot(walk.leaves, walk.meta)

@@ -1,0 +1,118 @@
+"""Every error of the library, one tree.
+
+    PkvError
+    |-- SchemaError (TypeError)           a class that cannot be tracked; raised where the class is defined
+    |-- StateError (ValueError)           a value, patch or path that does not fit the schema
+    |   `-- UnknownKeyError (KeyError)    a keyed list has no such item
+    |-- SessionError
+    |   |-- MissingSessionKeyError (KeyError)
+    |   `-- ConflictError                 somebody else recorded a turn in between
+    |-- LedgerError                       a ledger that cannot be read: damaged, or of a newer version
+    |-- ProfileError                      a provider profile that contradicts itself
+    |-- StoreError                        a session store that failed
+    |-- MessageError (ValueError)         a message that no provider would accept
+    |-- ModelError                        local models
+    |   |-- UnsupportedModelError         an architecture or cache whose KV cannot be handled exactly
+    |   |-- TemplateError                 a chat template that is missing or cannot carry the conversation
+    |   |-- ContextLengthError            more tokens than the model was built for
+    |   |-- AdapterError                  an adapter that belongs to another model
+    |   `-- GrammarError                  a schema that constrained decoding cannot express
+    `-- StrictNoticeError                 a notice, raised because the session is strict
+
+A message names the field or path, the type of what was given (never the value: it may be secret), and the mend.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .notices import Notice
+
+
+class PkvError(Exception):
+    """The root of the tree: `except PkvError` catches everything that the library raises on purpose."""
+
+
+class SchemaError(PkvError, TypeError):
+    """A schema that cannot be tracked; the message names class, field, type and the mend."""
+
+
+class StateError(PkvError, ValueError):
+    """A value, patch or path that does not fit the state; the message names path, type and the mend."""
+
+
+class UnknownKeyError(StateError, KeyError):
+    """A keyed list has no item with this key."""
+
+    def __str__(self) -> str:
+        """The message itself (a plain KeyError would show it quoted)."""
+        return Exception.__str__(self)
+
+
+class SessionError(PkvError):
+    """A session that was used in a way that it cannot serve."""
+
+
+class MissingSessionKeyError(SessionError, KeyError):
+    """A session without a key: one conversation would leak into another."""
+
+    def __str__(self) -> str:
+        """The message itself (a plain KeyError would show it quoted)."""
+        return Exception.__str__(self)
+
+
+class ConflictError(SessionError):
+    """The ledger moved between plan and commit, or between load and save."""
+
+
+class LedgerError(PkvError):
+    """A ledger that cannot be read: damaged, or written by a newer version of the library."""
+
+
+class ProfileError(PkvError):
+    """A provider profile that contradicts itself."""
+
+
+class StoreError(PkvError):
+    """A session store that failed."""
+
+
+class MessageError(PkvError, ValueError):
+    """A message with an unknown role or with content that cannot be sent."""
+
+
+class ModelError(PkvError):
+    """The root of the errors of local models."""
+
+
+class UnsupportedModelError(ModelError):
+    """An architecture or cache whose KV cannot be handled exactly."""
+
+
+class TemplateError(ModelError):
+    """A chat template that is missing or cannot carry the conversation."""
+
+
+class ContextLengthError(ModelError):
+    """More tokens than the model was built for."""
+
+
+class AdapterError(ModelError):
+    """An adapter that belongs to another model."""
+
+
+class GrammarError(ModelError):
+    """A schema that constrained decoding cannot express."""
+
+
+class StrictNoticeError(PkvError):
+    """A notice, raised because the session is strict.
+
+    Attributes:
+        notice: The notice that would otherwise only have been reported.
+    """
+
+    def __init__(self, notice: Notice) -> None:
+        super().__init__(f"{notice} (raised because strict=True)")
+        self.notice = notice

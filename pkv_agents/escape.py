@@ -1,0 +1,111 @@
+r"""Values are data: how text is kept from forging a block, closing a tag or injecting a control token.
+
+Two directions. What *we* render (values, keys) is JSON with every dangerous character as `\uXXXX`, so no value can
+contain `<`. What *others* wrote (users, tools, the model) keeps its text, except that look-alikes of our own tags lose
+their opening character (`neutralise`). Both are pure, and the same text always gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+
+from .errors import StateError
+
+# Markup, its full-width twins, and the bar that some vendors' special tokens use.
+_MARKUP = frozenset("<>&\uff1c\uff1e\uff5c")
+# Invisible or unassigned-by-purpose: controls, format characters, line and paragraph separators, private use.
+_CATEGORIES = frozenset({"Cc", "Cf", "Zl", "Zp", "Co"})
+_CONTROL_WORD = re.compile(r"\[(/?[A-Z_]+)\]")
+_BARE_KEY = re.compile(r"[A-Za-z0-9_.-]+")
+
+# What renders as nothing or as a gap between letters.
+_INVISIBLE = (
+    r"[\s\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    r"\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]*"
+)
+# A letter, its full-width form and the Cyrillic or Greek letter that looks the same.
+_LETTERS = {"s": "s\uff53\u0455", "t": "t\uff54\u0442\u03c4", "a": "a\uff41\u0430\u03b1", "e": "e\uff45\u0435\u03b5"}
+_LETTERS |= {"u": "u\uff55\u03c5", "p": "p\uff50\u0440\u03c1", "d": "d\uff44\u0501"}
+
+
+def _spelled(word: str) -> str:
+    return _INVISIBLE.join(f"[{_LETTERS[letter]}]" for letter in word)
+
+
+_OPENING = "[<\uff1c\ufe64\u2039\u3008\u27e8]"
+_DASH = "[-_\u2010-\u2015\u2212\ufe58\ufe63\uff0d\uff3f]"
+_LOOKALIKE = re.compile(
+    f"{_OPENING}{_INVISIBLE}(?P<slash>[/\uff0f\u2044\u2215]?){_INVISIBLE}{_spelled('state')}"
+    f"(?P<update>(?:{_INVISIBLE}{_DASH})?{_INVISIBLE}{_spelled('update')})?(?![A-Za-z0-9])",
+    re.IGNORECASE,
+)
+_MAYBE_LOOKALIKE = re.compile(_OPENING)
+
+
+def _unicode_escape(char: str) -> str:
+    """The JSON escape of a character, as a surrogate pair beyond the basic plane."""
+    return json.dumps(char)[1:-1] if ord(char) > 0x7F else f"\\u{ord(char):04x}"
+
+
+def escape_text(text: str) -> str:
+    r"""Escape what stands between the quotes of a JSON string.
+
+    Args:
+        text: Any text without lone surrogates.
+
+    Returns:
+        ASCII and printable characters as they are; quotes, controls, markup and look-alike control words escaped.
+
+    Raises:
+        StateError: The text has a lone surrogate, which no provider accepts.
+    """
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise StateError(
+            f"text has a lone surrogate at character {error.start}; decode it with errors='replace' first"
+        ) from None
+    quoted = json.dumps(text, ensure_ascii=False)[1:-1]
+    if not quoted.isprintable() or not _MARKUP.isdisjoint(quoted):
+        quoted = "".join(_unicode_escape(char) if _is_dangerous(char) else char for char in quoted)
+    if "[" in quoted:
+        quoted = _CONTROL_WORD.sub(r"\\u005b\1\\u005d", quoted)
+    return quoted
+
+
+def _is_dangerous(char: str) -> bool:
+    return char in _MARKUP or unicodedata.category(char) in _CATEGORIES
+
+
+def json_string(text: str) -> str:
+    """Render text as one JSON string that cannot contain `<`."""
+    return f'"{escape_text(text)}"'
+
+
+def quote_key(key: str) -> str:
+    """Render a key for the brackets of a path: bare where it is plain, a JSON string otherwise."""
+    return key if _BARE_KEY.fullmatch(key) else json_string(key)
+
+
+def neutralise(text: str) -> str:
+    """Take the power out of look-alikes of our tags in text that others wrote.
+
+    `<state ...>`, `</state-update>` and their full-width, zero-width-split, spaced and homoglyph variants become
+    `&lt;state ...`. Everything else is untouched, the function is idempotent, and equal text gives equal text.
+
+    Args:
+        text: What a user, a tool or the model wrote.
+
+    Returns:
+        The text as it may stand in a request.
+    """
+    if _MAYBE_LOOKALIKE.search(text) is None:
+        return text
+    return _LOOKALIKE.sub(_harmless, text)
+
+
+def _harmless(match: re.Match[str]) -> str:
+    slash = "/" if match["slash"] else ""
+    return f"&lt;{slash}state{'-update' if match['update'] else ''}"

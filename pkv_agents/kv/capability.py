@@ -1,0 +1,75 @@
+"""Whether the engine may cache a model's keys and values: asked of its configuration and of one trial token.
+
+Nothing is decided by a model's name. What is accepted: decoder-only models whose every layer is full attention with
+rotary positions that do not depend on the sequence's length. Everything else is refused with the reason, because a
+cache that is subtly wrong is worse than none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from pkv_agents.errors import UnsupportedModelError
+
+_FIXED_ROPE = frozenset({"default", "linear", "llama3", "yarn"})
+"""Rotary kinds whose angle at a position never changes."""
+
+_LENGTH_DEPENDENT_ROPE = frozenset({"dynamic", "longrope"})
+
+
+def refusal(config: object, cache_layers: frozenset[str]) -> str | None:
+    """Says why a model with this configuration is not supported; None if it is.
+
+    Args:
+        config: The text model's configuration object.
+        cache_layers: Names of the layer classes that transformers itself would use to cache this model.
+    """
+    for check in (_shape_refusal, _rope_refusal):
+        if reason := check(config):
+            return reason
+    if strange := sorted(cache_layers - {"DynamicLayer"}):
+        return f"its cache has layers other than full attention ({', '.join(strange)})"
+    return None
+
+
+def require(condition: bool, reason: str) -> None:
+    """Raises UnsupportedModelError with the reason unless the condition holds."""
+    if not condition:
+        raise UnsupportedModelError(f"this model cannot use the local engine: {reason}")
+
+
+def _shape_refusal(config: object) -> str | None:
+    if getattr(config, "is_encoder_decoder", False):
+        return "it is an encoder-decoder; only decoder-only models are supported"
+    if getattr(config, "vision_config", None) is not None or getattr(config, "audio_config", None) is not None:
+        return "it takes images or audio; only text models are supported"
+    kinds = cast("list[str]", getattr(config, "layer_types", None) or [])
+    if other := sorted(set(kinds) - {"full_attention"}):
+        return f"it has layers of the kind {', '.join(other)}; only full attention is supported"
+    if getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True) and not kinds:
+        return "it uses sliding-window attention; only full attention is supported"
+    if getattr(config, "kv_lora_rank", None):
+        return "it caches compressed latents (multi-head latent attention)"
+    if getattr(config, "num_kv_shared_layers", 0):
+        return "its layers share keys and values"
+    return None
+
+
+def _rope_refusal(config: object) -> str | None:
+    if getattr(config, "alibi", False):
+        return "it uses ALiBi; only rotary positions are supported"
+    rope = getattr(config, "rope_parameters", None)
+    if not isinstance(rope, Mapping) or not rope:
+        return "it has no rotary positions"
+    parameters = cast("Mapping[str, object]", rope)
+    if any(isinstance(value, Mapping) for value in parameters.values()):
+        return "its rotary parameters differ by layer"
+    if "mrope_section" in parameters:
+        return "its rotary positions have several axes"
+    kind = str(parameters.get("rope_type", "default"))
+    if kind in _LENGTH_DEPENDENT_ROPE:
+        return f"rope_type {kind!r} makes cached keys depend on the length of the sequence"
+    if kind not in _FIXED_ROPE:
+        return f"rope_type {kind!r} is not known to the engine"
+    return None

@@ -1,0 +1,94 @@
+"""Markers: what a schema says about a field, by `Annotated`.
+
+    class Shop(TrackedState):
+        customer: Customer
+        orders: Annotated[list[Order], Tracked(key="id")]
+        now: Annotated[datetime, Volatile(resolution=timedelta(minutes=10))]
+        api_token: Annotated[str, Hidden()]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+from .errors import SchemaError
+from .escape import escape_text
+from .keyed import KeyedList
+
+
+@dataclass(frozen=True, slots=True)
+class Tracked:
+    """The default: the field stands in the baseline and every change of it is told.
+
+    Attributes:
+        key: For a list of models: the field that gives each item its identity. Entries are then named
+            `orders[K417]`, and the list can be read and patched by key.
+        label: Words for the model, shown once in the baseline: `customer.tier (loyalty tier): "gold"`.
+        critical: Marks a field whose erratum is worth restating; recorded in the snapshot.
+        ttl: How long a value stays true; recorded in the snapshot.
+    """
+
+    key: str | None = None
+    label: str | None = None
+    critical: bool = False
+    ttl: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        """A label stands outside quotes in the head, so it must be plain words."""
+        if self.label is not None and (not self.label or escape_text(self.label) != self.label):
+            raise SchemaError(f"label {self.label!r} has quotes, markup or control characters; use plain words")
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Turn a keyed list into a `KeyedList` when it is validated."""
+        schema = handler(source)
+        if self.key is None:
+            return schema
+        key = self.key
+
+        def to_keyed(value: Any) -> Any:
+            return KeyedList[Any].of(value, key) if isinstance(value, list) else value
+
+        return core_schema.no_info_after_validator_function(to_keyed, schema)
+
+
+@dataclass(frozen=True, slots=True)
+class Volatile:
+    """A clock or a counter: never in the baseline, told beside the messages, and then only past its resolution.
+
+    Attributes:
+        resolution: The smallest move worth telling: a timedelta for dates and times, a number for numbers.
+            None tells every change.
+    """
+
+    resolution: timedelta | float | None = None
+
+    def __post_init__(self) -> None:
+        """A resolution of zero or less would be no resolution."""
+        if self.resolution is not None:
+            zero = timedelta(0) if isinstance(self.resolution, timedelta) else 0
+            if not self.resolution > zero:  # pyright: ignore[reportOperatorIssue] (same kind as zero, by the line above)
+                raise SchemaError(f"resolution {self.resolution!r} must be positive; leave it out to tell every change")
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """A field that should not change in a session: a change begins a new epoch and is reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """A field that is never rendered, logged, recorded or shown in a repr. `SecretStr` is hidden by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Untrusted:
+    """A field whose value came from users or tools; recorded in the snapshot."""
+
+
+Marker = Tracked | Volatile | Pinned | Hidden | Untrusted
+MARKERS = (Tracked, Volatile, Pinned, Hidden, Untrusted)
