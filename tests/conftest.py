@@ -1,7 +1,7 @@
 """What holds for every test: no network, no warnings, and a hypothesis profile chosen by HYPOTHESIS_PROFILE.
 
-The network ban (loopback and Unix sockets aside) and the warning filters stand in pyproject.toml, so they hold for every
-way to start pytest.
+The network ban (loopback and Unix sockets aside) and the warning filters stand in pyproject.toml, so they hold for
+every way to start pytest.
 """
 
 from __future__ import annotations
