@@ -1,4 +1,7 @@
-"""pkv-agents: state that changes without breaking the prompt cache."""
+"""pkv-agents: state that changes without breaking the prompt cache.
+
+Everything public is here; modules are private in layout. Importing this package imports pydantic and no framework.
+"""
 
 from ._walk import snapshot
 from .diff import Change, diff, fold
@@ -25,52 +28,98 @@ from .errors import (
 )
 from .escape import neutralise
 from .keyed import KeyedList
+from .ledger import LEDGER_VERSION, Anchor, Carrier, Epoch, Erratum, Ledger, chain
 from .markers import Hidden, Pinned, Tracked, Untrusted, Volatile
-from .messages import Message, ToolCall
+from .messages import Message, Part, Role, ToolCall
+from .notices import Notice
 from .patch import REMOVE, apply_patch
+from .planning import DEFAULT_POLICY, Insertion, RebasePolicy, TurnPlan, commit, plan
+from .profiles import ANTHROPIC, ANTHROPIC_MID_SYSTEM, GENERIC, LOCAL, OPENAI, OPENAI_5_6, Profile, profile_for
+from .report import SessionReport, TurnRecord
+from .session import AgentSession
 from .snapshot import LeafMeta, Snapshot
 from .state import TrackedState
+from .stores import MemoryStore, SessionStore, SQLiteStore, StoredSession
+from .tokens import estimate_tokens
+from .usage import Usage, normalise_usage
+from .wire import append_text, wire
 
 __all__ = [
+    "ANTHROPIC",
+    "ANTHROPIC_MID_SYSTEM",
     "AdapterError",
+    "AgentSession",
+    "Anchor",
+    "Carrier",
     "Change",
     "ConflictError",
     "ContextLengthError",
+    "DEFAULT_POLICY",
     "DEFAULT_STYLE",
+    "Epoch",
     "ErrataStyle",
+    "Erratum",
+    "GENERIC",
     "GrammarError",
     "Hidden",
+    "Insertion",
     "KeyedList",
+    "LEDGER_VERSION",
+    "LOCAL",
     "LeafMeta",
+    "Ledger",
     "LedgerError",
+    "MemoryStore",
     "Message",
     "MessageError",
     "MissingSessionKeyError",
     "ModelError",
+    "Notice",
+    "OPENAI",
+    "OPENAI_5_6",
+    "Part",
     "Pinned",
     "PkvError",
+    "Profile",
     "ProfileError",
     "REMOVE",
+    "RebasePolicy",
+    "Role",
+    "SQLiteStore",
     "SchemaError",
     "SessionError",
+    "SessionReport",
+    "SessionStore",
     "Snapshot",
     "StateError",
     "StoreError",
+    "StoredSession",
     "StrictNoticeError",
     "TemplateError",
     "ToolCall",
     "Tracked",
     "TrackedState",
+    "TurnPlan",
+    "TurnRecord",
     "UnknownKeyError",
     "UnsupportedModelError",
     "Untrusted",
+    "Usage",
     "Volatile",
+    "append_text",
     "apply_patch",
+    "chain",
+    "commit",
     "diff",
+    "estimate_tokens",
     "fold",
     "neutralise",
     "new_tag",
+    "normalise_usage",
+    "plan",
+    "profile_for",
     "render_baseline",
     "render_erratum",
     "snapshot",
+    "wire",
 ]

@@ -1,0 +1,133 @@
+"""The ledger's stored form: plain JSON data, read with suspicion.
+
+Nothing read here can run code, and nothing unknown is guessed at. Leaves are lists of pairs, because some stores do not
+keep the order of an object's keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar, cast
+
+from .diff import Change
+from .errors import LedgerError
+from .ledger import LEDGER_VERSION, Anchor, Carrier, Epoch, Erratum, Ledger
+from .snapshot import LeafMeta, Snapshot
+
+T = TypeVar("T")
+
+FORMAT = "pkv-agents/ledger"
+
+
+def encode(ledger: Ledger) -> dict[str, object]:
+    """A ledger as dicts, lists, strings and numbers."""
+    return {
+        "format": FORMAT,
+        "version": ledger.version,
+        "revision": ledger.revision,
+        "last": ledger.last,
+        "epochs": [_encode_epoch(epoch) for epoch in ledger.epochs],
+    }
+
+
+def _encode_epoch(epoch: Epoch) -> dict[str, object]:
+    return {
+        "number": epoch.number,
+        "start": epoch.start,
+        "first": epoch.first,
+        "tag": epoch.tag,
+        "reason": epoch.reason,
+        "head": epoch.head,
+        "baseline": [[path, text] for path, text in epoch.baseline.leaves.items()],
+        "pinned": [path for path, meta in epoch.baseline.meta.items() if meta.pinned],
+        "baseline_text": epoch.baseline_text,
+        "errata": [
+            {
+                "anchor": erratum.anchor,
+                "text": erratum.text,
+                "carrier": erratum.carrier,
+                "changes": [
+                    {
+                        "path": change.path,
+                        "kind": change.kind,
+                        "text": change.text,
+                        "leaves": [[path, text] for path, text in change.leaves],
+                    }
+                    for change in erratum.changes
+                ],
+            }
+            for erratum in epoch.errata
+        ],
+    }
+
+
+def decode(data: Mapping[str, object]) -> Ledger:
+    """A ledger from its stored form; see `Ledger.from_dict`."""
+    if not isinstance(data, Mapping) or data.get("format") != FORMAT:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise LedgerError(f"this is no ledger (format {FORMAT!r} expected); nothing was read or changed")
+    version = _get(data, "version", int, "ledger")
+    if version != LEDGER_VERSION:
+        raise LedgerError(
+            f"the ledger has version {version}, this library reads {LEDGER_VERSION}; "
+            "update pkv-agents, or start a new session; nothing was changed"
+        )
+    epochs = [_decode_epoch(item, f"epochs[{index}]") for index, item in _items(data, "epochs", "ledger")]
+    if len({epoch.number for epoch in epochs}) != len(epochs):
+        raise LedgerError("the ledger is damaged: two epochs have one number")
+    return Ledger(version, _get(data, "revision", int, "ledger"), _get(data, "last", str, "ledger"), tuple(epochs))
+
+
+def _decode_epoch(data: object, where: str) -> Epoch:
+    pinned = {str(path) for _, path in _items(data, "pinned", where)}
+    leaves = dict(_pairs(data, "baseline", where))
+    return Epoch(
+        number=_get(data, "number", int, where),
+        start=Anchor(_get(data, "start", str, where)),
+        first=_get(data, "first", str, where),
+        tag=_get(data, "tag", str, where),
+        baseline=Snapshot(leaves, {path: LeafMeta(pinned=True) for path in leaves if path in pinned}),
+        baseline_text=_get(data, "baseline_text", str, where),
+        errata=tuple(_decode_erratum(item, f"{where}.errata[{at}]") for at, item in _items(data, "errata", where)),
+        reason=_get(data, "reason", str, where),
+        head=_get(data, "head", str, where),
+    )
+
+
+def _decode_erratum(data: object, where: str) -> Erratum:
+    carrier = _get(data, "carrier", str, where)
+    if carrier not in ("system", "user_suffix"):
+        raise LedgerError(f"the ledger is damaged at {where}: unknown carrier {carrier!r}")
+    changes = (_decode_change(item, f"{where}.changes[{at}]") for at, item in _items(data, "changes", where))
+    anchor, text = _get(data, "anchor", str, where), _get(data, "text", str, where)
+    return Erratum(Anchor(anchor), text, cast(Carrier, carrier), tuple(changes))
+
+
+def _decode_change(data: object, where: str) -> Change:
+    kind = _get(data, "kind", str, where)
+    if kind not in ("set", "remove"):
+        raise LedgerError(f"the ledger is damaged at {where}: unknown kind {kind!r}")
+    leaves = tuple(_pairs(data, "leaves", where))
+    return Change(_get(data, "path", str, where), cast(Any, kind), _get(data, "text", str, where), leaves)
+
+
+def _get(data: object, name: str, kind: type[T], where: str) -> T:
+    value = cast("Mapping[str, object]", data).get(name) if isinstance(data, Mapping) else None
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise LedgerError(f"the ledger is damaged: {where}.{name} is no {kind.__name__}; nothing was changed")
+    return value
+
+
+def _items(data: object, name: str, where: str) -> list[tuple[int, object]]:
+    return list(enumerate(cast("list[object]", _get(data, name, list, where))))
+
+
+def _pairs(data: object, name: str, where: str) -> list[tuple[str, str]]:
+    pairs: list[tuple[str, str]] = []
+    for at, item in _items(data, name, where):
+        pair = cast("list[object]", item) if isinstance(item, list) else []
+        match pair:
+            case [str() as path, str() as text]:
+                pairs.append((path, text))
+            case _:
+                raise LedgerError(f"the ledger is damaged: {where}.{name}[{at}] is no pair of texts; nothing was changed")
+    return pairs

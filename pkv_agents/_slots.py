@@ -1,0 +1,66 @@
+"""Slots: where in a conversation a block may stand, and in which form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .ledger import Carrier
+from .messages import Message
+from .profiles import Profile
+
+
+def calls_pending(messages: Sequence[Message], after: int) -> bool:
+    """Whether tool calls made before position `after` still lack results there.
+
+    Args:
+        messages: The conversation.
+        after: How many messages precede the position.
+
+    Returns:
+        True between a call and the last of its results.
+    """
+    at = after
+    while at > 0 and messages[at - 1].role == "tool":
+        at -= 1
+    if at == 0 or not messages[at - 1].tool_calls:
+        return False
+    return after - at < len(messages[at - 1].tool_calls)
+
+
+def is_legal(profile: Profile, messages: Sequence[Message], after: int, carrier: Carrier) -> bool:
+    """Whether a block may stand after the first `after` messages in this form.
+
+    Never first, and never between a tool call and its results. A `user_suffix` needs text to ride on; a `system`
+    message needs a provider that takes one there.
+    """
+    if after == 0 or calls_pending(messages, after):
+        return False
+    before = messages[after - 1].role
+    if carrier == "user_suffix":
+        return before != "assistant"
+    if profile.carrier != "system":
+        return False
+    if profile.system_slot == "anywhere":
+        return True
+    return before in ("user", "tool") and (after == len(messages) or messages[after].role == "assistant")
+
+
+def choose_carrier(
+    profile: Profile, messages: Sequence[Message], after: int, sent_as: Carrier | None = None
+) -> Carrier | None:
+    """The form for a block at a position.
+
+    Args:
+        profile: The provider.
+        messages: The conversation.
+        after: How many messages precede the block.
+        sent_as: For a replayed block, the form in which it was sent: kept wherever the provider allows it.
+
+    Returns:
+        The first legal form, or None when there is none (a new block then waits).
+    """
+    wanted: tuple[Carrier, ...] = (sent_as,) if sent_as is not None else ()
+    for carrier in (*wanted, profile.carrier, "user_suffix"):
+        if is_legal(profile, messages, after, carrier):
+            return carrier
+    return None

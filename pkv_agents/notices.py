@@ -1,0 +1,48 @@
+"""Notices: what a user should know, as data.
+
+The codes of the core:
+
+| code | what happened |
+|---|---|
+| `rebase_requested` | the caller asked for a new epoch |
+| `pinned_changed` | a Pinned field changed, so a new epoch began |
+| `instructions_changed` | the instructions changed, so the prefix broke at its start and a new epoch began |
+| `errata_limit` | the errata outgrew the policy, so they were folded into a new baseline |
+| `history_rewritten` | the front of the history was trimmed or edited |
+| `history_forked` | the history branched off, or was edited further down |
+| `sliding_window` | the front of the history moves again and again; the head is kept, errata are told at the tail |
+| `erratum_waits` | there is no legal place for the erratum in this request |
+| `unknown_model` | no profile is known for the model, the cautious one is used |
+| `below_minimum` | the head is too short for the provider to cache |
+| `commit_conflict` | another turn was recorded first; this one is told again on the next |
+| `store_failed` | the session could not be saved; it goes on in memory |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One thing that a user should know.
+
+    Attributes:
+        code: What happened, for programs (see the table above).
+        path: The field or block that did it; empty where there is none.
+        cost: What it costs, in words with numbers.
+        mend: What to do about it.
+        message: What happened, for people.
+    """
+
+    code: str
+    path: str = ""
+    cost: str = ""
+    mend: str = ""
+    message: str = ""
+
+    def __str__(self) -> str:
+        """One line."""
+        subject = f"{self.code} ({self.path})" if self.path else self.code
+        parts = (self.message, f"cost: {self.cost}" if self.cost else "", f"mend: {self.mend}" if self.mend else "")
+        return ": ".join([subject, "; ".join(part for part in parts if part)])

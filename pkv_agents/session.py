@@ -1,0 +1,277 @@
+"""A session: one conversation's state, ledger and usage, in the one place where they meet.
+
+    session = AgentSession(shop, key="user-42", instructions=POLICY, store=SQLiteStore("sessions.db"))
+    turn = session.plan(messages)            # changes nothing
+    reply = call_the_model(wire(turn, messages))
+    session.commit(turn, usage=reply.usage)  # only when the call succeeded
+
+The state itself is not stored: the caller's value is the truth, and the ledger knows what the model was told of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Generic, Literal, TypeVar, cast
+
+from .errata import check_tag, new_tag
+from .errors import ConflictError, MissingSessionKeyError, SchemaError, SessionError, StoreError, StrictNoticeError
+from .explain import transcript
+from .ledger import Ledger
+from .messages import Message
+from .notices import Notice
+from .patch import apply_patch
+from .planning import DEFAULT_POLICY, RebasePolicy, TurnPlan, commit, plan
+from .profiles import GENERIC, Profile
+from .report import SessionReport, TurnRecord
+from .state import TrackedState
+from .stores import SessionStore
+from .usage import Usage, normalise_usage
+
+StateT = TypeVar("StateT", bound=TrackedState)
+
+logger = logging.getLogger("pkv_agents")
+
+MAX_TURNS_KEPT = 1000
+
+
+class AgentSession(Generic[StateT]):
+    """One conversation.
+
+    Args:
+        state: The state, owned by the session from now on; or a function that reads the application's own state, which
+            is called once for each plan.
+        key: The conversation. Two conversations must never share one.
+        instructions: The text above the baseline.
+        store: Where ledger and usage live between processes; None keeps them in memory.
+        profile: What the provider allows; a wrapper that knows its model passes its own to `plan`.
+        on_notice: Called with each notice, once for each cause.
+        strict: Raise notices instead (for tests and CI), but for a rebase that was asked for.
+        tag: The tag of the blocks; random when left out.
+        rebase_policy: When errata are folded into a new baseline.
+
+    Raises:
+        MissingSessionKeyError: The key is empty.
+        SchemaError: The state is no TrackedState.
+        LedgerError: The stored ledger is damaged or from a newer version; the store is not changed.
+    """
+
+    def __init__(
+        self,
+        state: StateT | Callable[[], StateT],
+        *,
+        key: str,
+        instructions: str = "",
+        store: SessionStore | None = None,
+        profile: Profile | None = None,
+        on_notice: Callable[[Notice], None] | None = None,
+        strict: bool = False,
+        tag: str | None = None,
+        rebase_policy: RebasePolicy = DEFAULT_POLICY,
+    ) -> None:
+        if not isinstance(key, str) or not key:  # pyright: ignore[reportUnnecessaryIsInstance] (untyped callers)
+            raise MissingSessionKeyError("a session needs a key of its own, for instance key='user-42'")
+        if not isinstance(state, TrackedState) and (isinstance(state, type) or not callable(state)):
+            kind = state.__name__ if isinstance(state, type) else type(state).__name__
+            raise SchemaError(f"the state is {kind}; pass an instance of a TrackedState, or a function that returns one")
+        self.key = key
+        self.instructions = instructions
+        self.profile = profile if profile is not None else GENERIC
+        self.strict = strict
+        self.rebase_policy = rebase_policy
+        self._source: StateT | Callable[[], StateT] = state
+        self._store = store
+        self._on_notice = on_notice
+        self._lock = threading.RLock()
+        self._turns: deque[TurnRecord] = deque(maxlen=MAX_TURNS_KEPT)
+        self._notices: dict[tuple[str, ...], Notice] = {}
+        self._ledger: Ledger | None = None
+        self._usage = Usage()
+        self._total_turns = 0
+        self._stored_version = 0
+        self._rebase: str | None = None
+        self._last: TurnPlan | None = None
+        self._reload()
+        self._tag = check_tag(tag) if tag is not None else new_tag()
+
+    @property
+    def state(self) -> StateT:
+        """The state: the session's own, or the application's as it is now."""
+        source = self._source
+        if isinstance(source, TrackedState):
+            return source
+        found = source()
+        if not isinstance(found, TrackedState):  # pyright: ignore[reportUnnecessaryIsInstance] (untyped callers)
+            raise SchemaError(f"the state function returned a {type(found).__name__}; return a TrackedState")
+        return found
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """What was sent so far; None before the first turn."""
+        return self._ledger
+
+    @property
+    def usage(self) -> Usage:
+        """The sum of what was reported."""
+        return self._usage
+
+    def update(self, patch: Mapping[str, object]) -> StateT:
+        """Change the state by paths, validated.
+
+        Args:
+            patch: Path to new value, for instance `{"orders[4471].status": "delivered"}`; `REMOVE` deletes an entry.
+
+        Returns:
+            The new state.
+
+        Raises:
+            StateError: A path or value that does not fit; nothing was changed.
+            SessionError: The application owns the state.
+        """
+        with self._lock:
+            if not isinstance(self._source, TrackedState):
+                raise SessionError("the application owns this state; change it there, the session reads it")
+            self._source = apply_patch(self._source, patch)
+            return self._source
+
+    def plan(self, messages: Sequence[Message], *, profile: Profile | None = None) -> TurnPlan:
+        """Decide what a request says about the state; see `pkv_agents.plan`.
+
+        Args:
+            messages: The request's messages.
+            profile: What the provider of this request allows, when it is not the session's.
+
+        Returns:
+            The plan. Nothing is recorded until `commit`.
+
+        Raises:
+            StrictNoticeError: There is a notice and the session is strict.
+        """
+        with self._lock:
+            made = plan(
+                self._ledger,
+                self.state,
+                messages,
+                profile=profile if profile is not None else self.profile,
+                instructions=self.instructions,
+                rebase=self._rebase,
+                tag=self._tag,
+                policy=self.rebase_policy,
+            )
+            fresh = [notice for notice in made.notices if self._is_new(notice, made.epoch.number)]
+        for notice in fresh:
+            self._tell(notice)
+        return made
+
+    def commit(
+        self, plan: TurnPlan, usage: object = None, *, on_conflict: Literal["raise", "report"] = "raise"
+    ) -> None:
+        """Record a request after its call succeeded; the same plan twice is recorded once.
+
+        Args:
+            plan: The plan that was sent.
+            usage: What the provider reported, in any shape that `normalise_usage` reads.
+            on_conflict: `report` for wrappers in the middle of a turn: the plan is left unrecorded, so its changes
+                are told again on the next turn, with a notice.
+
+        Raises:
+            ConflictError: Another plan was recorded since this one was made.
+        """
+        notice: Notice | None = None
+        with self._lock:
+            if self._last is plan and plan.id != plan.base:
+                return
+            before, ledger_before = (self._usage, self._total_turns), self._ledger
+            self._usage, self._total_turns = self._usage + normalise_usage(usage), self._total_turns + 1
+            try:
+                self._ledger = commit(self._ledger, plan)
+                self._save()
+            except ConflictError as error:
+                self._usage, self._total_turns = before
+                self._ledger = ledger_before
+                if self._store is not None:
+                    self._reload()
+                if on_conflict == "raise":
+                    raise
+                notice = Notice("commit_conflict", cost="the changes are told again", message=str(error))
+            except StoreError as error:
+                if on_conflict == "raise":
+                    raise
+                notice = Notice("store_failed", mend="see the cause", message=str(error))
+            if notice is None or notice.code == "store_failed":
+                self._record(plan, normalise_usage(usage))
+        if notice is not None and self._is_new(notice, self._total_turns):
+            self._tell(notice)
+
+    def rebase(self, reason: str = "requested") -> None:
+        """Begin a new epoch with the next request that succeeds.
+
+        Args:
+            reason: Why; it is recorded and reported.
+        """
+        with self._lock:
+            self._rebase = reason
+
+    def report(self) -> SessionReport:
+        """What changed, what was appended, what the cache served, and the notices."""
+        with self._lock:
+            notices = tuple(self._notices.values())
+            return SessionReport(self.key, tuple(self._turns), self._total_turns, self._usage, notices)
+
+    def transcript(self, messages: Sequence[Message]) -> str:
+        """The exact wire form of a request with these messages, with errata marked. Records and reports nothing."""
+        with self._lock:
+            made = plan(
+                self._ledger,
+                self.state,
+                messages,
+                profile=self.profile,
+                instructions=self.instructions,
+                rebase=self._rebase,
+                tag=self._tag,
+                policy=self.rebase_policy,
+            )
+        return transcript(made, messages)
+
+    def _record(self, plan: TurnPlan, usage: Usage) -> None:
+        self._last = plan
+        if plan.rebased is not None and plan.rebased == self._rebase:
+            self._rebase = None
+        changed = tuple(change.path for change in plan.changes) if plan.erratum is not None else ()
+        self._turns.append(TurnRecord(self._total_turns, changed, plan.appended_tokens, plan.rebased, usage))
+
+    def _is_new(self, notice: Notice, epoch: int) -> bool:
+        """Each cause once: the same code about the same path in the same epoch."""
+        cause = (notice.code, notice.path, str(epoch))
+        if cause in self._notices:
+            return False
+        self._notices[cause] = notice
+        return True
+
+    def _tell(self, notice: Notice) -> None:
+        logger.warning("%s: %s", self.key, notice)
+        if self.strict and notice.code != "rebase_requested":
+            raise StrictNoticeError(notice)
+        if self._on_notice is not None:
+            self._on_notice(notice)
+
+    def _save(self) -> None:
+        if self._store is None or self._ledger is None:
+            return
+        data = {"ledger": self._ledger.to_dict(), "usage": asdict(self._usage), "turns": self._total_turns}
+        self._stored_version = self._store.save(self.key, data, expected_version=self._stored_version)
+
+    def _reload(self) -> None:
+        stored = self._store.load(self.key) if self._store is not None else None
+        if stored is None:
+            self._ledger, self._stored_version = None, 0
+            return
+        self._ledger = Ledger.from_dict(cast("Mapping[str, object]", stored.data.get("ledger")))
+        counts = cast("Mapping[str, object]", stored.data.get("usage") or {})
+        self._usage = Usage(**{name: value for name, value in counts.items() if isinstance(value, int)})
+        turns = stored.data.get("turns")
+        self._total_turns = turns if isinstance(turns, int) else 0
+        self._stored_version = stored.version

@@ -1,0 +1,101 @@
+"""The wire form: the exact messages of a request, in the neutral form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Any, cast
+
+from .errors import SessionError
+from .escape import neutralise
+from .messages import Message, Part, ToolCall
+from .planning import TurnPlan
+
+
+def wire(plan: TurnPlan, messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Render a request.
+
+    The system message comes first. Look-alikes of our blocks in what users, tools and the model wrote are neutralised.
+    Each erratum stands at its place in its form.
+
+    Args:
+        plan: The plan of this request.
+        messages: The messages that it was made for.
+
+    Returns:
+        New messages; those given are not changed.
+
+    Raises:
+        SessionError: The messages are not those of the plan.
+    """
+    if plan.insertions and plan.insertions[-1].after > len(messages):
+        raise SessionError("these are not the messages that the plan was made for; plan and wire the same list")
+    out = [Message("system", plan.system)]
+    at = plan.leading
+    for after, group in groupby(plan.insertions, key=lambda insertion: insertion.after):
+        out += [_neutral(message) for message in messages[at:after]]
+        at = after
+        system: list[str] = []
+        for insertion in group:
+            if insertion.carrier == "system":
+                system.append(insertion.text)
+            else:
+                out[-1] = append_text(out[-1], insertion.text)
+        if system:  # one turn, however many errata stand here: providers refuse two system turns in a row
+            out.append(Message("system", "\n\n".join(system)))
+    out += [_neutral(message) for message in messages[at:]]
+    return tuple(out)
+
+
+def append_text(message: Message, block: str) -> Message:
+    """A copy of a message with a block below its text.
+
+    Args:
+        message: A user or tool-result message.
+        block: What to append, after a blank line.
+
+    Returns:
+        The copy. Parts stay as they are; a last text part is extended, else a text part is added.
+    """
+    content = message.content
+    if isinstance(content, str):
+        return replace(message, content=f"{content}\n\n{block}" if content else block)
+    *others, last = content or ({},)
+    if last.get("type") == "text" and last.get("text"):
+        return replace(message, content=(*others, {**last, "text": f"{last['text']}\n\n{block}"}))
+    return replace(message, content=(*content, {"type": "text", "text": block}))
+
+
+def _neutral(message: Message) -> Message:
+    """A message whose text cannot pass for one of our blocks; the same object when nothing had to be changed."""
+    if message.role == "system":
+        return message
+    content = message.content
+    if isinstance(content, str):
+        content = neutralise(content)
+    else:
+        content = tuple(_neutral_part(part) for part in content)
+    calls = tuple(_neutral_call(call) for call in message.tool_calls)
+    if content == message.content and calls == message.tool_calls:
+        return message
+    return replace(message, content=content, tool_calls=calls)
+
+
+def _neutral_part(part: Part) -> Part:
+    return cast(Part, _neutral_data(part)) if part.get("type") in ("text", "tool_result") else part
+
+
+def _neutral_call(call: ToolCall) -> ToolCall:
+    return replace(call, arguments=cast("Mapping[str, object]", _neutral_data(call.arguments)))
+
+
+def _neutral_data(data: Any) -> Any:
+    if isinstance(data, str):
+        return neutralise(data)
+    if isinstance(data, Mapping):
+        items = cast("Mapping[str, Any]", data).items()
+        return {neutralise(name): _neutral_data(value) for name, value in items}
+    if isinstance(data, (list, tuple)):
+        return [_neutral_data(value) for value in cast("list[Any]", data)]
+    return data
