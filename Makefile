@@ -21,10 +21,10 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --no-input
 
-# The stamp's name is a checksum of what decides the environment's content, so an edited pin or a moved clone makes a new
-# environment and a mere touch does not.
+# The stamp's name is a checksum of what decides the environment's content, so an edited pin brings it up to date and a
+# mere touch does not. Another interpreter or a moved clone starts it afresh, and so does an interrupted install.
 INPUTS := constraints.txt pyproject.toml integrations/langchain/pyproject.toml integrations/llama_index/pyproject.toml
-KEY := $(shell (cat $(INPUTS); echo "$(CURDIR)") | cksum | tr ' ' '-')
+KEY := $(shell (cat $(INPUTS); echo "$(CURDIR) $(PYTHON)") | cksum | tr ' ' '-')
 STAMP := $(VENV)/.installed-$(KEY)
 
 # Paths that hold code. A fresh part of the repository is added here and in pyproject.toml.
@@ -38,10 +38,16 @@ venv: $(STAMP)
 $(STAMP):
 	@command -v "$(PYTHON)" >/dev/null || { echo "pkv-agents: no '$(PYTHON)' on this machine; install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "pkv-agents: '$(PYTHON)' is $$("$(PYTHON)" --version 2>&1); Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11" >&2; exit 1; }
-	@echo "Installing into $(VENV) (about 2 GB with PyTorch, a few minutes the first time) ..."
-	@"$(PYTHON)" -m venv --clear $(VENV) || { echo "pkv-agents: '$(PYTHON) -m venv' failed; on Debian and Ubuntu install the package python3-venv" >&2; exit 1; }
-	@$(PIP) install -qq -c constraints.txt pip hatchling editables
-	@$(PIP) install -qq -c constraints.txt --no-build-isolation --group dev -e '.[local]' -e integrations/langchain -e integrations/llama_index
+	@place="$(CURDIR) $$("$(PYTHON)" --version)"; \
+	if [ "$$(cat $(VENV)/.place 2>/dev/null)" = "$$place" ] && rm $(VENV)/.place $(VENV)/.installed-*; then \
+		echo "Bringing $(VENV) up to date ..."; \
+	else \
+		echo "Installing into $(VENV) (about 2 GB with PyTorch, a few minutes the first time) ..."; \
+		"$(PYTHON)" -m venv --clear $(VENV) || { echo "pkv-agents: '$(PYTHON) -m venv' failed; on Debian and Ubuntu install the package python3-venv" >&2; exit 1; }; \
+	fi; \
+	$(PIP) install -qq -c constraints.txt pip hatchling editables; \
+	$(PIP) install -qq -c constraints.txt --no-build-isolation --group dev -e '.[local]' -e integrations/langchain -e integrations/llama_index; \
+	echo "$$place" > $(VENV)/.place
 	@touch $@
 
 example: $(STAMP)
