@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 
 from .diff import Change
 from .errors import LedgerError
-from .ledger import LEDGER_VERSION, Anchor, Carrier, Epoch, Erratum, Ledger
+from .ledger import LEDGER_VERSION, Anchor, Epoch, Erratum, Ledger
 from .snapshot import LeafMeta, Snapshot
 
 T = TypeVar("T")
@@ -99,7 +99,7 @@ def _decode_erratum(data: object, where: str) -> Erratum:
         raise LedgerError(f"the ledger is damaged at {where}: unknown carrier {carrier!r}")
     changes = (_decode_change(item, f"{where}.changes[{at}]") for at, item in _items(data, "changes", where))
     anchor, text = _get(data, "anchor", str, where), _get(data, "text", str, where)
-    return Erratum(Anchor(anchor), text, cast(Carrier, carrier), tuple(changes))
+    return Erratum(Anchor(anchor), text, carrier, tuple(changes))
 
 
 def _decode_change(data: object, where: str) -> Change:
@@ -129,5 +129,5 @@ def _pairs(data: object, name: str, where: str) -> list[tuple[str, str]]:
             case [str() as path, str() as text]:
                 pairs.append((path, text))
             case _:
-                raise LedgerError(f"the ledger is damaged: {where}.{name}[{at}] is no pair of texts; nothing was changed")
+                raise LedgerError(f"the ledger is damaged: {where}.{name}[{at}] is no pair; nothing was changed")
     return pairs

@@ -87,10 +87,12 @@ def rewritten(epoch: Epoch, rest: Sequence[Message], lost: int) -> Notice:
 
 def history(place: Place, rest: Sequence[Message]) -> list[Notice]:
     """What happened to the history, where the epoch goes on."""
-    cost = f"about {estimate_message_tokens(rest):,} tokens are read again ({len(rest)} messages); the head is kept"
+    if place.kind == "same":
+        return []
     if place.kind == "forked":
         message = f"the history branched off or was edited; {len(place.lost)} errata are not in it, current values are"
         return [Notice("history_forked", path="messages", cost="current values are told again", message=message)]
+    cost = f"about {estimate_message_tokens(rest):,} tokens are read again ({len(rest)} messages); the head is kept"
     if place.kind == "moved":
         message = "the front of the history was trimmed or edited; no erratum was lost"
         return [Notice(HISTORY_REWRITTEN, path="messages[0]", cost=cost, message=message)]

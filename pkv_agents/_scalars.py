@@ -24,7 +24,8 @@ _ADDRESSES = (IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interfac
 _URL_BASE: type = AnyUrl.__mro__[1]
 _TEXTUAL = (UUID, PurePath, _URL_BASE, *_ADDRESSES)
 
-SCALARS: tuple[type, ...] = (str, int, float, bool, type(None), Decimal, date, datetime, time, timedelta, Enum, *_TEXTUAL)
+_PLAIN = (str, bool, int, float, Decimal, datetime, date, time, timedelta)
+SCALARS: tuple[type, ...] = (*_PLAIN, type(None), Enum, *_TEXTUAL)
 
 
 def _float(value: float) -> str:
@@ -88,10 +89,9 @@ def scalar_text(value: Any) -> str | None:
         return scalar_text(value.value)
     if isinstance(value, _TEXTUAL):
         return json_string(str(value))
-    for base in (str, bool, int, float, Decimal, datetime, date, time, timedelta):
-        if isinstance(value, base):
-            return _RENDER[base](str.__str__(value) if base is str else value)
-    return None
+    if isinstance(value, str):
+        return json_string(str.__str__(value))
+    return next((_RENDER[base](value) for base in _PLAIN if isinstance(value, base)), None)
 
 
 def sort_key(text: str) -> tuple[int, float, str]:

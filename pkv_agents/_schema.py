@@ -11,7 +11,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Annotated, Any, ClassVar, Final, ForwardRef, Literal, NewType, TypeVar, Union, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    ForwardRef,
+    Literal,
+    NewType,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+)
 from uuid import UUID
 
 from pydantic import BaseModel, JsonValue, RootModel
@@ -21,6 +34,7 @@ from ._scalars import SCALARS, SECRETS
 from .errors import SchemaError
 from .keyed import KeyedList
 from .markers import MARKERS, Hidden, Marker, Pinned, Tracked, Untrusted, Volatile
+from .paths import is_field_name
 from .snapshot import PLAIN, LeafMeta
 
 RESERVED_PREFIX = "pkv_"
@@ -79,7 +93,7 @@ def model_spec(cls: type[BaseModel]) -> ModelSpec:
 def _compile_model(cls: type[BaseModel], inside: tuple[type[BaseModel], ...]) -> ModelSpec:
     if cls in inside:
         names = " -> ".join(model.__name__ for model in (*inside[inside.index(cls) :], cls))
-        raise SchemaError(f"{cls.__name__} contains itself ({names}); hold the nested items by id in a dict or keyed list")
+        raise SchemaError(f"{cls.__name__} contains itself ({names}); hold nested items by id in a dict or keyed list")
     if cls in _specs:
         return _specs[cls]
     if not cls.__pydantic_complete__:
@@ -113,7 +127,7 @@ def check_name(name: str, where: str) -> None:
     Raises:
         SchemaError: With the mend.
     """
-    if not name.isidentifier():
+    if not is_field_name(name):
         raise SchemaError(f"{where} has a name that is no identifier; rename it and use an alias for the outside name")
     if name.startswith(RESERVED_PREFIX):
         raise SchemaError(f"{where} begins with the reserved prefix {RESERVED_PREFIX!r}; rename it")
@@ -192,12 +206,19 @@ def _shape(hint: Any, where: str, inside: tuple[type[BaseModel], ...]) -> Node:
         return _merge([_compile(arg, (), where, inside) for arg in args], where)
     if isinstance(hint, (str, ForwardRef)):
         raise SchemaError(f"{where} refers to {hint!r}, which is not defined yet; define it before the state class")
-    target = origin or hint
+    target = cast("object", origin or hint)
     if not isinstance(target, type):
         raise _refused(hint, where)
     if issubclass(target, BaseModel):
-        _compile_model(hint if isinstance(hint, type) else target, inside)
+        _compile_model(target, inside)
         return ANYTHING
+    return _plain_shape(hint, cast("type[object]", target), args, where, inside)
+
+
+def _plain_shape(
+    hint: Any, target: type[object], args: tuple[Any, ...], where: str, inside: tuple[type[BaseModel], ...]
+) -> Node:
+    """The shape of a class that is no model."""
     if issubclass(target, SCALARS):
         return Node(is_float=issubclass(target, float))
     if issubclass(target, _SETS):
@@ -242,9 +263,10 @@ def _merge(nodes: list[Node], where: str) -> Node:
 def _set_node(args: tuple[Any, ...], where: str, inside: tuple[type[BaseModel], ...]) -> Node:
     for arg in args:
         inner, _ = _unwrap(arg)
-        target = get_origin(inner) or inner
-        if isinstance(target, type) and issubclass(target, (BaseModel, *_LISTS)) and not issubclass(target, SCALARS):
-            raise SchemaError(f"{where} is a set of {target.__name__}; use a list with key=... for items with fields")
+        target = cast("object", get_origin(inner) or inner)
+        if isinstance(target, type) and not issubclass(target, SCALARS):
+            name = cast("type[object]", target).__name__
+            raise SchemaError(f"{where} is a set of {name}; use a list with key=... for items with fields")
         _compile(arg, (), where, inside)
     return ANYTHING
 
@@ -255,7 +277,7 @@ def _dict_node(args: tuple[Any, ...], where: str, inside: tuple[type[BaseModel],
     key, _ = _unwrap(args[0])
     literal = get_origin(key) is Literal and all(isinstance(word, str) for word in get_args(key))
     if not (key is Any or literal or (isinstance(key, type) and issubclass(key, str))):
-        name = getattr(key, "__name__", str(key))
+        name = getattr(args[0], "__name__", str(args[0]))
         raise SchemaError(f"{where} is a dict with {name} keys; use str keys, since a path and JSON have only those")
     return Node(entry=_compile(args[1], (), where, inside))
 

@@ -6,7 +6,7 @@ pydantic's error, whose text does: a traceback in a log must not hold a secret.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -52,18 +52,17 @@ def _problem(details: Any, cls: type[BaseModel], path: str) -> str:
 
 def _locate(loc: tuple[Any, ...], cls: type[BaseModel], path: str) -> tuple[str, bool]:
     """The path of a pydantic location; it ends early at a hidden field, whose keys are hidden too."""
-    current: Any = cls
+    current: type[BaseModel] | None = cls
     for step in loc:
         if isinstance(step, int):
             path = f"{path}[{step}]" if path else str(step)
             continue
         name = _field_name(current, step)
-        if name is not None:
+        if current is not None and name is not None:
             path = join_field(path, name)
             if name in model_spec(current).hidden:
                 return path, True
-            annotation = current.model_fields[name].annotation
-            current = _first_model(annotation)
+            current = _first_model(current.model_fields[name].annotation)
         elif step.isidentifier() and current is cls:
             path = join_field(path, step)
         elif not step.startswith("["):
@@ -74,9 +73,9 @@ def _locate(loc: tuple[Any, ...], cls: type[BaseModel], path: str) -> tuple[str,
     return path or cls.__name__, False
 
 
-def _field_name(cls: Any, step: str) -> str | None:
+def _field_name(cls: type[BaseModel] | None, step: str) -> str | None:
     """The field that a location step means: pydantic names it by its alias where it has one."""
-    if not (isinstance(cls, type) and issubclass(cls, BaseModel)):
+    if cls is None:
         return None
     if step in cls.model_fields:
         return step
@@ -84,9 +83,13 @@ def _field_name(cls: Any, step: str) -> str | None:
     return next(aliased, None)
 
 
-def _first_model(hint: Any) -> type[BaseModel] | None:
+def _first_model(hint: object) -> type[BaseModel] | None:
     """The one model inside an annotation, where there is exactly one."""
     if isinstance(hint, type) and issubclass(hint, BaseModel):
         return hint
-    found = {model for part in getattr(hint, "__args__", ()) if (model := _first_model(part)) is not None}
+    found = {
+        model
+        for part in cast("tuple[object, ...]", getattr(cast("object", hint), "__args__", ()))
+        if (model := _first_model(part)) is not None
+    }
     return found.pop() if len(found) == 1 else None

@@ -78,7 +78,8 @@ class Walk:
     def sequence(self, values: list[Any], path: str, node: Node, meta: LeafMeta) -> None:
         """Read a list: by key, as one line of scalars, or by index."""
         if node.key is not None:
-            return self.keyed(values, path, node.key, node.item or ANYTHING, meta)
+            self.keyed(values, path, node.key, node.item or ANYTHING, meta)
+            return
         item = node.item or ANYTHING
         inner = Walk()
         for index, value in enumerate(values):
@@ -94,7 +95,7 @@ class Walk:
     def keyed(self, values: list[Any], path: str, key: str, item: Node, meta: LeafMeta) -> None:
         """Read a list whose items have an identity; the key stands in the path and not again below it."""
         if not values:
-            return self.leaf(path, "[]", meta)
+            self.leaf(path, "[]", meta)
         seen: set[str] = set()
         for value in values:
             text = key_text(getattr(value, key, None))
@@ -108,7 +109,7 @@ class Walk:
     def mapping(self, values: Mapping[Any, Any], path: str, node: Node, meta: LeafMeta) -> None:
         """Read a dict, sorted by key."""
         if not values:
-            return self.leaf(path, "{}", meta)
+            self.leaf(path, "{}", meta)
         named: dict[str, Any] = {}
         for key, value in values.items():
             key = key.value if isinstance(key, Enum) else key

@@ -18,6 +18,7 @@ _MARKUP = frozenset("<>&\uff1c\uff1e\uff5c")
 # Invisible or unassigned-by-purpose: controls, format characters, line and paragraph separators, private use.
 _CATEGORIES = frozenset({"Cc", "Cf", "Zl", "Zp", "Co"})
 _CONTROL_WORD = re.compile(r"\[(/?[A-Z_]+)\]")
+_encode = json.JSONEncoder(ensure_ascii=False).encode
 _BARE_KEY = re.compile(r"[A-Za-z0-9_.-]+")
 
 # What renders as nothing or as a gap between letters.
@@ -26,8 +27,15 @@ _INVISIBLE = (
     r"\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]*"
 )
 # A letter, its full-width form and the Cyrillic or Greek letter that looks the same.
-_LETTERS = {"s": "s\uff53\u0455", "t": "t\uff54\u0442\u03c4", "a": "a\uff41\u0430\u03b1", "e": "e\uff45\u0435\u03b5"}
-_LETTERS |= {"u": "u\uff55\u03c5", "p": "p\uff50\u0440\u03c1", "d": "d\uff44\u0501"}
+_LETTERS = {
+    "s": "s\uff53\u0455",
+    "t": "t\uff54\u0442\u03c4",
+    "a": "a\uff41\u0430\u03b1",
+    "e": "e\uff45\u0435\u03b5",
+    "u": "u\uff55\u03c5",
+    "p": "p\uff50\u0440\u03c1",
+    "d": "d\uff44\u0501",
+}
 
 
 def _spelled(word: str) -> str:
@@ -67,7 +75,7 @@ def escape_text(text: str) -> str:
         raise StateError(
             f"text has a lone surrogate at character {error.start}; decode it with errors='replace' first"
         ) from None
-    quoted = json.dumps(text, ensure_ascii=False)[1:-1]
+    quoted = _encode(text)[1:-1]
     if not quoted.isprintable() or not _MARKUP.isdisjoint(quoted):
         quoted = "".join(_unicode_escape(char) if _is_dangerous(char) else char for char in quoted)
     if "[" in quoted:

@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NewType
+from typing import Literal, NewType, cast
 
 from .diff import Change
 from .errors import MessageError
@@ -46,24 +46,23 @@ def chain(messages: Sequence[Message]) -> tuple[Anchor, ...]:
     Raises:
         MessageError: A part or an argument is not plain JSON data.
     """
-    anchors = [ROOT]
-    link = ROOT
+    anchors: list[str] = [ROOT]
+    link: str = ROOT
     sha256 = hashlib.sha256
     for message in messages:
         content = message.content
         if isinstance(content, str) and not message.tool_calls:
-            data = f"{link}{message.role}:{content}".encode("utf-8", "surrogatepass")
+            text = f"{link}{message.role}:{content}"
         else:
-            data = f"{link}{_message_content(message)}".encode("utf-8", "surrogatepass")
-        link = Anchor(sha256(data).hexdigest()[:32])
+            text = f"{link}{_message_content(message)}"
+        link = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
         anchors.append(link)
-    return tuple(anchors)
+    return cast("tuple[Anchor, ...]", tuple(anchors))
 
 
 def _message_content(message: Message) -> str:
     content = _parts(message.content)
-    calls = [[call.name, call.arguments if isinstance(call.arguments, dict) else dict(call.arguments)]
-             for call in message.tool_calls]  # fmt: skip
+    calls = [[call.name, dict(call.arguments)] for call in message.tool_calls]
     if isinstance(content, str) and not calls:
         return f"{message.role}:{content}"
     try:

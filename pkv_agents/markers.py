@@ -1,17 +1,10 @@
-"""Markers: what a schema says about a field, by `Annotated`.
-
-    class Shop(TrackedState):
-        customer: Customer
-        orders: Annotated[list[Order], Tracked(key="id")]
-        now: Annotated[datetime, Volatile(resolution=timedelta(minutes=10))]
-        api_token: Annotated[str, Hidden()]
-"""
+"""Markers: what a schema says about a field, by `Annotated`; `TrackedState` shows them in use."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
@@ -51,7 +44,7 @@ class Tracked:
         key = self.key
 
         def to_keyed(value: Any) -> Any:
-            return KeyedList[Any].of(value, key) if isinstance(value, list) else value
+            return KeyedList[Any].of(cast("list[Any]", value), key) if isinstance(value, list) else value
 
         return core_schema.no_info_after_validator_function(to_keyed, schema)
 

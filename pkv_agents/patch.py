@@ -142,13 +142,16 @@ def _keyed(values: list[Any], tree: _Tree, path: str, key: str, node: Node) -> l
 
 
 def _with_key(value: object, key: str, name: str, entry: str) -> object:
+    """The new item with its key filled in; a key that is given must agree with the path."""
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, object]", value)
-        value = fields if key in fields else {key: name, **fields}
-    given = cast("Mapping[str, object]", value).get(key) if isinstance(value, Mapping) else getattr(value, key, None)
+        item: object = fields if key in fields else {key: name, **fields}
+        given = fields.get(key, name)
+    else:
+        item, given = value, getattr(value, key, None)
     if key_text(given) != name:
         raise StateError(f"{entry} is set to an item whose {key!r} is another; the key in path and item must agree")
-    return value
+    return item
 
 
 def _indexed(values: list[Any], tree: _Tree, path: str, node: Node) -> list[Any]:

@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from .errors import StateError
 from .escape import quote_key
 
-_SEGMENT = re.compile(r'(?P<dot>\.?)(?P<name>[^\W\d]\w*)|\[(?:(?P<bare>[A-Za-z0-9_.-]+)|(?P<quoted>"(?:[^"\\]|\\.)*"))\]')
+_NAME = re.compile(r"[^\W\d]\w*")
+_SEGMENT = re.compile(
+    rf'(?P<dot>\.?)(?P<name>{_NAME.pattern})|\[(?:(?P<bare>[A-Za-z0-9_.-]+)|(?P<quoted>"(?:[^"\\]|\\.)*"))\]'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,11 @@ class Segment:
 
     text: str
     is_key: bool
+
+
+def is_field_name(name: str) -> bool:
+    """Whether a path can hold this field name."""
+    return name.isidentifier() and _NAME.fullmatch(name) is not None
 
 
 def join_field(path: str, name: str) -> str:

@@ -146,11 +146,12 @@ def plan(
     anchors = chain(rest)
     index = {anchor: count for count, anchor in enumerate(anchors)}
     first = anchors[1] if rest else ""
-
     used_tag = _used_tag(ledger, tag)
 
     place = locate(ledger, index, first) if ledger is not None and ledger.epochs else None
-    reason, notices = _decide(place, now, rest, head, rebase, policy)
+    told = _told(place.epoch) if place is not None else Snapshot()
+    changes = diff(told, now)
+    reason, notices = _decide(place, changes, now, rest, head, rebase, policy)
     if place is None or reason is not None:
         is_whole = place is None or reason == _reasons.HISTORY_REWRITTEN
         epoch = Epoch(
@@ -163,13 +164,12 @@ def plan(
             reason=reason or "start",
             head=_head_hash(head),
         )
-        kept, surviving = epoch, ()
+        kept, told = epoch, epoch.baseline
+        changes = diff(told, now)
     else:
-        epoch, kept, surviving = place.epoch, place.kept, place.epoch.errata
+        epoch, kept = place.epoch, place.kept
 
-    told = _told(epoch.baseline, surviving)
-    changes = diff(told, now)
-    insertions = [_replay(erratum, index, leading, profile, rest) for erratum in surviving]
+    insertions = [_replay(erratum, index, leading, profile, rest) for erratum in epoch.errata]
     carrier = choose_carrier(profile, rest, len(rest)) if changes else None
     erratum = None
     if carrier is not None:
@@ -240,12 +240,13 @@ def _used_tag(ledger: Ledger | None, tag: str | None) -> str:
     return check_tag(tag) if tag is not None else new_tag()
 
 
-def _told(baseline: Snapshot, errata: Sequence[Erratum]) -> Snapshot:
-    return fold(baseline, (change for erratum in errata for change in erratum.changes)) if errata else baseline
+def _told(epoch: Epoch) -> Snapshot:
+    return fold(epoch.baseline, (change for erratum in epoch.errata for change in erratum.changes))
 
 
 def _decide(
     place: Place | None,
+    changes: Sequence[Change],
     now: Snapshot,
     rest: Sequence[Message],
     head: str,
@@ -256,8 +257,6 @@ def _decide(
     if place is None:
         return None, []
     epoch = place.epoch
-    told = _told(epoch.baseline, epoch.errata)
-    changes = diff(told, now)
     if rebase is not None:
         return rebase, [_reasons.requested(epoch, rest, rebase)]
     if epoch.head != _head_hash(head):

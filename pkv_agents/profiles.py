@@ -51,9 +51,13 @@ class Profile:
     def __post_init__(self) -> None:
         """Refuse a carrier or a slot that planning does not know."""
         if self.carrier not in ("system", "user_suffix"):
-            raise ProfileError(f"profile {self.name!r}: unknown carrier {self.carrier!r}; use 'system' or 'user_suffix'")
+            raise ProfileError(
+                f"profile {self.name!r}: unknown carrier {self.carrier!r}; use 'system' or 'user_suffix'"
+            )
         if self.system_slot not in ("anywhere", "before_assistant"):
-            raise ProfileError(f"profile {self.name!r}: unknown system_slot {self.system_slot!r}")
+            raise ProfileError(
+                f"profile {self.name!r}: unknown system_slot {self.system_slot!r}; use 'anywhere' or 'before_assistant'"
+            )
 
 
 _AS_OF = "2026-11"
@@ -83,9 +87,7 @@ ANTHROPIC = Profile(
     write_multiplier=1.25,
     as_of=_AS_OF,
 )
-ANTHROPIC_MID_SYSTEM = replace(
-    ANTHROPIC, name="anthropic-mid-system", carrier="system", system_slot="before_assistant"
-)
+ANTHROPIC_MID_SYSTEM = replace(ANTHROPIC, name="anthropic-mid-system", carrier="system", system_slot="before_assistant")
 
 # Families in order; the first that matches counts. A trailing date or `-latest` does not matter.
 _ANTHROPIC_MODELS: tuple[tuple[str, Profile], ...] = (

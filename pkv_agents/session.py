@@ -74,15 +74,16 @@ class AgentSession(Generic[StateT]):
     ) -> None:
         if not isinstance(key, str) or not key:  # pyright: ignore[reportUnnecessaryIsInstance] (untyped callers)
             raise MissingSessionKeyError("a session needs a key of its own, for instance key='user-42'")
-        if not isinstance(state, TrackedState) and (isinstance(state, type) or not callable(state)):
-            kind = state.__name__ if isinstance(state, type) else type(state).__name__
-            raise SchemaError(f"the state is {kind}; pass an instance of a TrackedState, or a function that returns one")
+        if isinstance(state, type) or not (isinstance(state, TrackedState) or callable(state)):
+            kind = getattr(state, "__name__", type(state).__name__)
+            raise SchemaError(f"the state is {kind}; pass a TrackedState instance, or a function that returns one")
         self.key = key
         self.instructions = instructions
         self.profile = profile if profile is not None else GENERIC
         self.strict = strict
         self.rebase_policy = rebase_policy
-        self._source: StateT | Callable[[], StateT] = state
+        self._owned: StateT | None = cast(StateT, state) if isinstance(state, TrackedState) else None
+        self._read: Callable[[], StateT] | None = None if isinstance(state, TrackedState) else state
         self._store = store
         self._on_notice = on_notice
         self._lock = threading.RLock()
@@ -100,10 +101,9 @@ class AgentSession(Generic[StateT]):
     @property
     def state(self) -> StateT:
         """The state: the session's own, or the application's as it is now."""
-        source = self._source
-        if isinstance(source, TrackedState):
-            return source
-        found = source()
+        if self._read is None:
+            return cast(StateT, self._owned)
+        found = self._read()
         if not isinstance(found, TrackedState):  # pyright: ignore[reportUnnecessaryIsInstance] (untyped callers)
             raise SchemaError(f"the state function returned a {type(found).__name__}; return a TrackedState")
         return found
@@ -132,10 +132,10 @@ class AgentSession(Generic[StateT]):
             SessionError: The application owns the state.
         """
         with self._lock:
-            if not isinstance(self._source, TrackedState):
+            if self._owned is None:
                 raise SessionError("the application owns this state; change it there, the session reads it")
-            self._source = apply_patch(self._source, patch)
-            return self._source
+            self._owned = apply_patch(self._owned, patch)
+            return self._owned
 
     def plan(self, messages: Sequence[Message], *, profile: Profile | None = None) -> TurnPlan:
         """Decide what a request says about the state; see `pkv_agents.plan`.

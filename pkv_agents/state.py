@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -23,6 +24,7 @@ class TrackedState(BaseModel):
             customer: Customer
             orders: Annotated[list[Order], Tracked(key="id")]
             now: Annotated[datetime, Volatile(resolution=timedelta(minutes=10))]
+            api_token: Annotated[str, Hidden()]
 
     Raises:
         SchemaError: At the class definition, when a field cannot be tracked.
@@ -42,7 +44,7 @@ class TrackedState(BaseModel):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Refuse reserved names before pydantic sees them."""
         super().__init_subclass__(**kwargs)
-        for name in cls.__dict__.get("__annotations__", {}):
+        for name in inspect.get_annotations(cls):
             if name.startswith("model_") or name in _TAKEN:
                 raise SchemaError(f"field {name!r} of {cls.__name__} hides a name of pydantic's models; rename it")
             if not name.startswith("_"):

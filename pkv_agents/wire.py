@@ -72,10 +72,7 @@ def _neutral(message: Message) -> Message:
     if message.role == "system":
         return message
     content = message.content
-    if isinstance(content, str):
-        content = neutralise(content)
-    else:
-        content = tuple(_neutral_part(part) for part in content)
+    content = neutralise(content) if isinstance(content, str) else tuple(map(_neutral_part, content))
     calls = tuple(_neutral_call(call) for call in message.tool_calls)
     if content == message.content and calls == message.tool_calls:
         return message
