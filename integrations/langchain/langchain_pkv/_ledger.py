@@ -1,0 +1,77 @@
+"""The ledger as a value of the private graph channel `pkv_ledger`, and what can be read from it.
+
+LangGraph leaves a private channel out of the input and the output, but not out of `stream_mode="values"` and
+`"updates"`: those show the writes of every channel. So the channel holds the ledger's JSON compressed, as one opaque
+text in a plain dict: no erratum shows in a stream, and a checkpoint stays small. `read_ledger` opens it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, cast
+
+from langchain_pkv._messages import compact_json
+from pkv_agents import Ledger, LedgerError, Usage
+
+LEDGER_CHANNEL = "pkv_ledger"
+STATE_CHANNEL = "pkv_state"
+_FORMAT = "pkv-langgraph/1"
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRecord:
+    """What the private channel holds for one thread.
+
+    Attributes:
+        ledger: What the model has been told, and where.
+        usage: The sum over all model calls of the thread.
+        calls: The number of model calls.
+    """
+
+    ledger: Ledger
+    usage: Usage
+    calls: int
+
+
+def pack(record: LedgerRecord) -> dict[str, Any]:
+    """The channel's value."""
+    data = {"ledger": record.ledger.to_dict(), "usage": asdict(record.usage), "calls": record.calls}
+    packed = zlib.compress(compact_json(data).encode(), 6)
+    return {"format": _FORMAT, "data": base64.b64encode(packed).decode("ascii")}
+
+
+def unpack(value: Mapping[str, Any] | None) -> LedgerRecord | None:
+    """The record in a channel's value, or None for a thread that has none.
+
+    Raises:
+        LedgerError: If the value was not written by `pack`, or by a newer version of it.
+    """
+    if not value:
+        return None
+    if value.get("format") != _FORMAT:
+        raise LedgerError(f"{LEDGER_CHANNEL}: unknown format {value.get('format')!r}, this version reads {_FORMAT!r}")
+    try:
+        data = json.loads(zlib.decompress(base64.b64decode(value["data"], validate=True)))
+        return LedgerRecord(Ledger.from_dict(data["ledger"]), Usage(**data["usage"]), data["calls"])
+    except (KeyError, TypeError, ValueError, binascii.Error, zlib.error) as error:
+        raise LedgerError(f"{LEDGER_CHANNEL}: the saved ledger cannot be read: {error}") from error
+
+
+def read_ledger(values: Mapping[str, Any]) -> LedgerRecord | None:
+    """Read the ledger of a thread, for reports and debugging.
+
+    Args:
+        values: The state of the thread: `agent.get_state(config).values`.
+
+    Returns:
+        The record, or None before the first model call.
+
+    Raises:
+        LedgerError: If the ledger cannot be read.
+    """
+    return unpack(cast("Mapping[str, Any] | None", values.get(LEDGER_CHANNEL)))

@@ -1,0 +1,24 @@
+"""The usage of a model's answer, in the core's disjoint buckets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from langchain_core.messages import AIMessage, BaseMessage
+
+from pkv_agents import Usage, normalise_usage
+
+
+def usage_of(messages: Sequence[BaseMessage]) -> Usage | None:
+    """The usage that the answer reports; None when it reports none.
+
+    Args:
+        messages: What a model call returned: the answer, perhaps with messages after it.
+    """
+    for message in messages:
+        if isinstance(message, AIMessage):
+            metadata = cast("object", message.response_metadata)  # pyright: ignore[reportUnknownMemberType]
+            usage = normalise_usage(message.usage_metadata or metadata)
+            return None if usage == Usage() else usage
+    return None

@@ -1,0 +1,299 @@
+"""`StateMiddleware`: tracked state for agents made with `create_agent`.
+
+The state lives in the graph (channel `pkv_state`) or in the application; the ledger of what the model was told lives
+in a private channel of the graph. Each model call is planned from both, and the ledger is committed together with the
+model's answer: a call that fails leaves everything as it was, and a fork of the thread finds the ledger of its past.
+
+The messages of the thread stay the application's: errata are put on the request only.
+"""
+# No `from __future__ import annotations`: LangGraph evaluates the annotations of the state class made here.
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, NotRequired, TypeVar, cast
+
+from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
+from langchain.agents.middleware.types import ExtendedModelResponse, PrivateStateAttr, ToolCallRequest
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage, ToolMessage
+from langgraph.runtime import Runtime
+from langgraph.types import Command
+
+from langchain_pkv._channel import StateChannel, StateData, load
+from langchain_pkv._guard import checked_result
+from langchain_pkv._ledger import LEDGER_CHANNEL, STATE_CHANNEL, LedgerRecord, pack, unpack
+from langchain_pkv._messages import compact_json, head, head_text, join_instructions, place, to_core
+from langchain_pkv._profiles import model_profile
+from langchain_pkv._usage import usage_of
+from pkv_agents import (
+    DEFAULT_POLICY,
+    LedgerError,
+    Notice,
+    Profile,
+    RebasePolicy,
+    SchemaError,
+    StateError,
+    StrictNoticeError,
+    TrackedState,
+    TurnPlan,
+    Usage,
+    commit,
+    plan,
+)
+
+_log = logging.getLogger("pkv_agents")
+
+StateT = TypeVar("StateT", bound=TrackedState)
+ToolResult = ToolMessage | Command[Any]
+StateSource = TrackedState | Callable[[Runtime[Any]], TrackedState]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCall:
+    """One model call that succeeded, for reports.
+
+    Attributes:
+        plan: What was decided for it.
+        usage: What the provider reported; None when it reported nothing.
+        messages: What was sent, the head first.
+        answer: What came back.
+    """
+
+    plan: TurnPlan
+    usage: Usage | None
+    messages: tuple[BaseMessage, ...]
+    answer: tuple[BaseMessage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    plan: TurnPlan
+    record: LedgerRecord | None
+    request: ModelRequest[Any]
+
+
+def _graph_state(schema: type[TrackedState] | None, on_conflict: Callable[[Notice], None] | None) -> type[Any]:
+    """The channels that the middleware adds to the graph."""
+    if schema is None:
+
+        class PkvAppState(AgentState[Any]):
+            pkv_ledger: NotRequired[Annotated[dict[str, Any], PrivateStateAttr]]
+
+        return PkvAppState
+    channel = StateChannel(schema, on_conflict)
+
+    class PkvState(AgentState[Any]):
+        pkv_state: NotRequired[Annotated[dict[str, Any], channel]]
+        pkv_ledger: NotRequired[Annotated[dict[str, Any], PrivateStateAttr]]
+
+    return PkvState
+
+
+class StateMiddleware(AgentMiddleware[Any, Any, Any]):
+    """Keeps a model told about a typed state by appending errata instead of rewriting the prompt's head.
+
+    The state is given with a thread's first call, `agent.invoke({"messages": ..., "pkv_state": Shop(...)}, config)`, and
+    changed by path patches: `{"pkv_state": {"orders[K417].status": "delivered"}}` in a later input, in `update_state`,
+    in a node's return value or in a tool's `Command(update=...)`. Parallel writes merge in call order.
+
+    A tool's patch that does not fit is not applied: the tool's message says so to the model and becomes an error
+    message, everything else the tool returned is kept, and a notice `patch_refused` is reported. A bad update in the
+    application's own input raises `StateError` at the next model call, until a corrected one is sent.
+
+    List this middleware last: then it is the innermost one and sees the request as it is really sent. A system prompt
+    given to `create_agent` stays in front, as the beginning of the instructions.
+
+    Args:
+        schema: The class of the state.
+        instructions: Text of the head, before the state: the policy, the agent's role.
+        state: Where the state is when the application owns it: an object, or a callable that takes LangGraph's
+            `Runtime` (whose `context` can name the user). Then the graph has no channel `pkv_state`.
+        profile: What the provider's cache and messages allow; found by the model when None.
+        on_notice: Called with every notice.
+        strict: Raise `StrictNoticeError` at a notice; for tests and CI.
+        on_call: Called after every model call that succeeded, with what was planned and reported.
+        tag: The tag of the state blocks, four characters of `a-z2-7`; random for each thread when None.
+        rebase_policy: When errata are folded into a new baseline.
+    """
+
+    tools = ()
+
+    def __init__(
+        self,
+        schema: type[TrackedState],
+        *,
+        instructions: str = "",
+        state: StateSource | None = None,
+        profile: Profile | None = None,
+        on_notice: Callable[[Notice], None] | None = None,
+        strict: bool = False,
+        on_call: Callable[[ModelCall], None] | None = None,
+        tag: str | None = None,
+        rebase_policy: RebasePolicy = DEFAULT_POLICY,
+    ) -> None:
+        super().__init__()
+        if not (isinstance(schema, type) and issubclass(schema, TrackedState)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise SchemaError(f"StateMiddleware takes a TrackedState class, not {schema!r}")
+        self._schema = schema
+        self._instructions = instructions
+        self._source = state
+        self._profile = profile
+        self._on_notice = on_notice
+        self._strict = strict
+        self._on_call = on_call
+        self._tag = tag
+        self._policy = rebase_policy
+        self._models_seen: set[str] = set()
+        # A strict session must fail on a conflict; the channel cannot raise, so it remembers the conflict as refused.
+        on_conflict = None if strict else self._report
+        self.state_schema = _graph_state(None if state is not None else schema, on_conflict)
+
+    # Model calls: a pure preparation, the call, a pure commit.
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ExtendedModelResponse[Any]:
+        """Plan, call the model, commit."""
+        turn = self._prepare(request)
+        return self._finish(turn, handler(turn.request))
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+    ) -> ExtendedModelResponse[Any]:
+        """Plan, call the model, commit."""
+        turn = self._prepare(request)
+        return self._finish(turn, await handler(turn.request))
+
+    def _prepare(self, request: ModelRequest[Any]) -> _Turn:
+        values = cast("Mapping[str, Any]", request.state)
+        record = self._record(values)
+        messages = request.messages
+        core = to_core(messages)
+        if record is None and any(message.role == "assistant" for message in core):
+            self._report(_NO_LEDGER)
+        own = [request.system_message] if request.system_message is not None else []
+        turn_plan = plan(
+            record.ledger if record else None,
+            self._current(values, request.runtime),
+            core,
+            profile=self._profile or self._profile_of(request.model),
+            instructions=join_instructions(head_text(own), self._instructions),
+            tag=self._tag,
+            policy=self._policy,
+        )
+        for notice in turn_plan.notices:
+            self._report(notice)
+        sent = request.override(
+            system_message=head(turn_plan, [*own, *cast("list[Any]", messages[: turn_plan.leading])]),
+            messages=cast("list[Any]", place(turn_plan, messages, core)),
+        )
+        return _Turn(turn_plan, record, sent)
+
+    def _finish(self, turn: _Turn, response: ModelResponse[Any]) -> ExtendedModelResponse[Any]:
+        usage = usage_of(response.result)
+        old = turn.record
+        total = old.usage + usage if old and usage else usage or (old.usage if old else Usage())
+        ledger = commit(old.ledger if old else None, turn.plan)
+        record = LedgerRecord(ledger, total, (old.calls if old else 0) + 1)
+        if self._on_call is not None:
+            own = turn.request.system_message
+            sent = (*([own] if own else []), *turn.request.messages)
+            self._on_call(ModelCall(turn.plan, usage, sent, tuple(response.result)))
+        return ExtendedModelResponse(model_response=response, command=Command(update={LEDGER_CHANNEL: pack(record)}))
+
+    def _record(self, values: Mapping[str, Any]) -> LedgerRecord | None:
+        try:
+            return unpack(values.get(LEDGER_CHANNEL))
+        except LedgerError as error:
+            self._report(
+                Notice(
+                    code="ledger_unreadable",
+                    path="",
+                    cost="the head is rendered anew and the whole conversation is read again",
+                    mend="run one version of langchain-pkv on all workers of a thread",
+                    message=str(error),
+                )
+            )
+            return None
+
+    def _current(self, values: Mapping[str, Any], runtime: Runtime[Any]) -> TrackedState:
+        if self._source is not None:
+            state = self._source if isinstance(self._source, TrackedState) else self._source(runtime)
+            if not isinstance(state, self._schema):
+                raise StateError(f"state: expected a {self._schema.__name__}, not {type(state).__name__}")
+            return state
+        return read_state(self._schema, values)
+
+    def _profile_of(self, model: BaseChatModel) -> Profile:
+        profile, notices = model_profile(model)
+        if profile.name not in self._models_seen:
+            self._models_seen.add(profile.name)
+            for notice in notices:
+                self._report(notice)
+        return profile
+
+    # Tool calls: a patch that does not fit is refused here, where the model can be told.
+
+    def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolResult]) -> ToolResult:
+        """Run the tool and check the state patches that it returns."""
+        return self._checked(request, handler(request))
+
+    async def awrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[ToolResult]]
+    ) -> ToolResult:
+        """Run the tool and check the state patches that it returns."""
+        return self._checked(request, await handler(request))
+
+    def _checked(self, request: ToolCallRequest, result: ToolResult) -> ToolResult:
+        schema = None if self._source is not None else self._schema
+        return checked_result(schema, request, result, self._report)
+
+    def _report(self, notice: Notice) -> None:
+        _log.warning("%s: %s", notice.code, notice.message)
+        if self._on_notice is not None:
+            self._on_notice(notice)
+        if self._strict:
+            raise StrictNoticeError(notice)
+
+
+_NO_LEDGER = Notice(
+    code="ledger_missing",
+    path="",
+    cost="the head is rendered anew for a conversation that is already under way",
+    mend="compile the agent with a checkpointer and call it with the thread's id, so that the ledger is kept",
+    message="the conversation has answers but no ledger: is there a checkpointer?",
+)
+
+
+def read_state(schema: type[StateT], values: Mapping[str, Any]) -> StateT:
+    """Read the tracked state out of the graph's state, in a tool, in a node or from `agent.get_state(config).values`.
+
+    Args:
+        schema: The class of the state.
+        values: The graph's state, for example a tool's `runtime.state`.
+
+    Returns:
+        A fresh instance. To change the state return a patch; changing the instance changes nothing.
+
+    Raises:
+        StateError: If there is no state yet, if it does not fit the schema, or if the last update was refused.
+    """
+    data = values.get(STATE_CHANNEL)
+    refused = data.refused if isinstance(data, StateData) else None
+    if refused is not None:
+        raise StateError(
+            f"the last update of {STATE_CHANNEL} was refused and the state is unchanged: {refused}. "
+            f"Send a corrected update ({{}} keeps the state as it is)"
+        )
+    if not data:
+        raise StateError(
+            f"there is no state yet: give one with the thread's first call, "
+            f'agent.invoke({{"messages": [...], "{STATE_CHANNEL}": {schema.__name__}(...)}}, config)'
+        )
+    if isinstance(data, schema):
+        raise SchemaError(
+            f"{STATE_CHANNEL} holds an instance: another state schema of this agent declares the key {STATE_CHANNEL} "
+            f"and hides StateMiddleware's channel; remove it there"
+        )
+    return load(schema, compact_json(data))

@@ -1,0 +1,264 @@
+"""`with_state`: tracked state for a chat model that is used without an agent.
+
+The caller owns the history and passes all of it with each call, as ever. The session knows the state and what the model
+was told; it plans each request, and it is committed only after the call has succeeded: after the last chunk, when the
+call streams. A stream that is given up leaves the erratum pending.
+
+The session is always explicit: one `AgentSession`, or a resolver that picks one by the run's config. There is no
+default to share by accident.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from typing import Any, Self, cast
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, SystemMessage
+from langchain_core.messages.ai import UsageMetadata, add_usage
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig, RunnableParallel, RunnableSequence
+from langchain_core.runnables.config import ensure_config
+from langchain_core.tools import BaseTool
+from pydantic import Field
+
+from langchain_pkv._messages import head, place, to_core
+from langchain_pkv._profiles import model_profile
+from langchain_pkv._usage import usage_of
+from pkv_agents import AgentSession, MissingSessionKeyError, SessionError, TurnPlan, Usage
+
+SessionSource = AgentSession | Callable[[RunnableConfig], AgentSession]
+
+
+def with_state(model: BaseChatModel, session: SessionSource) -> StatefulChatModel:
+    """Wrap a chat model, so that each of its calls carries the session's state.
+
+    Args:
+        model: Any chat model. It is not changed.
+        session: The session, or a callable that takes the run's `RunnableConfig` and returns one, for example
+            `lambda config: sessions[config["configurable"]["user"]]`. A `KeyError` of it becomes a
+            `MissingSessionKeyError`.
+
+    Returns:
+        A chat model. The system messages at the beginning of a call's input stay in front of the session's head.
+
+    Raises:
+        SessionError: If `session` is neither.
+    """
+    if not isinstance(session, AgentSession) and not callable(session):
+        raise SessionError(f"session: an AgentSession or a callable that returns one, not {type(session).__name__}")
+    taken: dict[str, Any] = {
+        name: getattr(model, name)
+        for name in ("callbacks", "tags", "metadata", "verbose", "profile", "rate_limiter", "output_version")
+    }
+    if getattr(model, "streaming", False):
+        taken["streaming"] = True
+    return StatefulChatModel(
+        inner=model, session=session, disable_streaming=model.disable_streaming, cache=False, **taken
+    )
+
+
+class StatefulChatModel(BaseChatModel):
+    """A chat model that tells another one about the state of a session. Made by `with_state`.
+
+    LangChain's LLM cache is off for it: the same messages under another state are another request.
+
+    Args:
+        inner: The model that is called.
+        session: An `AgentSession`, or a callable from the run's config to one.
+        streaming: Stream even when invoked; taken over from the inner model.
+    """
+
+    inner: BaseChatModel
+    session: Any = Field(exclude=True, repr=False)
+    streaming: bool = False
+
+    # The run's config is visible here and not in `_generate`: a resolver is asked now, and a copy holds its answer.
+
+    def _for_run(self, config: RunnableConfig | None) -> Self:
+        if isinstance(self.session, AgentSession):
+            return self
+        return self.model_copy(update={"session": self._resolve(ensure_config(config))})
+
+    def _resolve(self, config: RunnableConfig) -> AgentSession:
+        try:
+            session = self.session(config)
+        except MissingSessionKeyError:
+            raise
+        except KeyError as error:
+            raise MissingSessionKeyError(
+                f"no session for this run: the resolver found no {error}; "
+                f'pass it, for example config={{"configurable": {{{error}: ...}}}}'
+            ) from error
+        if not isinstance(session, AgentSession):
+            raise MissingSessionKeyError(
+                f"no session for this run: the resolver returned {type(session).__name__}, not an AgentSession"
+            )
+        return session
+
+    def invoke(
+        self,
+        input: LanguageModelInput,  # noqa: A002  # LangChain's name
+        config: RunnableConfig | None = None,
+        *,
+        stop: list[str] | None = None,
+        **kwargs: Any,
+    ) -> AIMessage:
+        """Call the model with the state of the run's session."""
+        return BaseChatModel.invoke(self._for_run(config), input, config, stop=stop, **kwargs)
+
+    async def ainvoke(
+        self,
+        input: LanguageModelInput,  # noqa: A002  # LangChain's name
+        config: RunnableConfig | None = None,
+        *,
+        stop: list[str] | None = None,
+        **kwargs: Any,
+    ) -> AIMessage:
+        """Call the model with the state of the run's session."""
+        return await BaseChatModel.ainvoke(self._for_run(config), input, config, stop=stop, **kwargs)
+
+    def stream(
+        self,
+        input: LanguageModelInput,  # noqa: A002  # LangChain's name
+        config: RunnableConfig | None = None,
+        *,
+        stop: list[str] | None = None,
+        **kwargs: Any,
+    ) -> Iterator[AIMessageChunk]:
+        """Stream the answer; the state counts as told when the stream is exhausted."""
+        return BaseChatModel.stream(self._for_run(config), input, config, stop=stop, **kwargs)
+
+    def astream(
+        self,
+        input: LanguageModelInput,  # noqa: A002  # LangChain's name
+        config: RunnableConfig | None = None,
+        *,
+        stop: list[str] | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[AIMessageChunk]:
+        """Stream the answer; the state counts as told when the stream is exhausted."""
+        return BaseChatModel.astream(self._for_run(config), input, config, stop=stop, **kwargs)
+
+    # The call itself.
+
+    def _plan(self, messages: Sequence[BaseMessage]) -> tuple[AgentSession, TurnPlan, list[BaseMessage]]:
+        session = self._for_run(None).session
+        profile, _ = model_profile(self.inner)
+        core = to_core(messages)
+        plan = session.plan(core, profile=profile)
+        own = cast("list[SystemMessage]", messages[: plan.leading])
+        return session, plan, [head(plan, own), *place(plan, messages, core)]
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        session, plan, sent = self._plan(messages)
+        result = self.inner._generate(sent, stop=stop, run_manager=run_manager, **kwargs)
+        session.commit(plan, _usage(result), on_conflict="report")
+        return result
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        session, plan, sent = self._plan(messages)
+        result = await self.inner._agenerate(sent, stop=stop, run_manager=run_manager, **kwargs)
+        session.commit(plan, _usage(result), on_conflict="report")
+        return result
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        session, plan, sent = self._plan(messages)
+        usage: UsageMetadata | None = None
+        for chunk in self.inner._stream(sent, stop=stop, run_manager=run_manager, **kwargs):
+            usage = _add(usage, chunk)
+            yield chunk
+        session.commit(plan, usage, on_conflict="report")
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        session, plan, sent = self._plan(messages)
+        usage: UsageMetadata | None = None
+        async for chunk in self.inner._astream(sent, stop=stop, run_manager=run_manager, **kwargs):
+            usage = _add(usage, chunk)
+            yield chunk
+        session.commit(plan, usage, on_conflict="report")
+
+    # What LangChain asks a model about itself is the inner model's answer.
+
+    def _streaming_disabled(self, **kwargs: Any) -> bool:
+        inner = type(self.inner)
+        can_stream = inner._stream is not BaseChatModel._stream or inner._astream is not BaseChatModel._astream
+        return not can_stream or super()._streaming_disabled(**kwargs)
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> Any:
+        return self.inner._get_ls_params(stop=stop, **kwargs)
+
+    def _get_invocation_params(self, stop: list[str] | None = None, **kwargs: Any) -> dict[str, Any]:
+        return self.inner._get_invocation_params(stop=stop, **kwargs)
+
+    @property
+    def _llm_type(self) -> str:
+        return f"stateful-{self.inner._llm_type}"
+
+    @property
+    def _identifying_params(self) -> Mapping[str, Any]:
+        return {"stateful": True, **self.inner._identifying_params}
+
+    def get_token_ids(self, text: str) -> list[int]:
+        """Tokenise with the inner model's tokenizer."""
+        return self.inner.get_token_ids(text)
+
+    # Bindings are the inner model's own, bound to this model instead.
+
+    def bind_tools(
+        self, tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool], **kwargs: Any
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """Bind tools as the inner model does."""
+        return self._rebound(self.inner.bind_tools(tools, **kwargs))
+
+    def with_structured_output(self, schema: dict[str, Any] | type, **kwargs: Any) -> Runnable[LanguageModelInput, Any]:
+        """Bind a schema as the inner model does."""
+        return self._rebound(self.inner.with_structured_output(schema, **kwargs))
+
+    def _rebound(self, runnable: Runnable[Any, Any]) -> Runnable[Any, Any]:
+        if runnable is self.inner:
+            return self
+        if isinstance(runnable, BaseChatModel):
+            return self.model_copy(update={"inner": runnable})
+        if isinstance(runnable, RunnableBinding):
+            return runnable.model_copy(update={"bound": self._rebound(runnable.bound)})
+        if isinstance(runnable, RunnableSequence):
+            return RunnableSequence(*(self._rebound(step) for step in runnable.steps), name=runnable.name)
+        if isinstance(runnable, RunnableParallel):
+            return RunnableParallel({key: self._rebound(step) for key, step in runnable.steps__.items()})
+        return runnable
+
+
+def _usage(result: ChatResult) -> Usage | None:
+    return usage_of([generation.message for generation in result.generations])
+
+
+def _add(usage: UsageMetadata | None, chunk: ChatGenerationChunk) -> UsageMetadata | None:
+    message = chunk.message
+    reported = message.usage_metadata if isinstance(message, AIMessage) else None
+    return add_usage(usage, reported) if reported else usage

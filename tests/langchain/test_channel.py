@@ -1,0 +1,175 @@
+"""The state channel by itself: merging, refusing, saving."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import AgentState
+from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.types import Overwrite
+from pydantic import BaseModel, Field, SecretStr
+
+from langchain_pkv import StateMiddleware, read_state
+from langchain_pkv._channel import StateChannel, plain
+from pkv_agents import REMOVE, SchemaError, StateError, TrackedState
+from tests.langchain.support import TAG, Order, Scripted, Shop, a_shop
+
+
+def a_channel(*updates: Any, strict: bool = False) -> tuple[StateChannel, list[Any]]:
+    notices: list[Any] = []
+    channel = StateChannel(Shop, None if strict else notices.append).from_checkpoint(None)
+    for update in updates:
+        channel.update(update if isinstance(update, list) else [update])
+    return channel, notices
+
+
+def test_updates_merge_in_order() -> None:
+    channel, notices = a_channel(a_shop(), [{"cart_total": 10}, {"cart_total": 12}, {"notes[a]": "1"}])
+    assert channel.get()["cart_total"] == 12
+    assert channel.get()["notes"] == {"a": "1"}
+    assert channel.get().refused is None
+    assert notices == []
+
+
+def test_a_whole_state_as_a_mapping() -> None:
+    channel, _ = a_channel(a_shop().model_dump(mode="json"))
+    assert channel.get() == a_shop().model_dump(mode="json")
+    channel.update([a_shop(mode="auto").model_dump(mode="json")])
+    assert channel.get()["mode"] == "auto"
+
+
+def test_a_conflict_is_reported_and_a_misfit_is_refused() -> None:
+    channel, notices = a_channel(a_shop(), [{"orders[K417]": REMOVE}, {"orders[K417].status": "lost"}])
+    assert [notice.code for notice in notices] == ["patch_conflict"]
+    assert channel.get().refused is None
+    channel.update([{"cart_total": 3}, {"no_such_field": 1}])
+    assert channel.get()["cart_total"] == 3
+    assert "no_such_field" in (channel.get().refused or "")
+    channel.update([{}])
+    assert channel.get().refused is None
+
+
+def test_strict_refuses_a_conflict() -> None:
+    channel, _ = a_channel(a_shop(), [{"orders[K417]": REMOVE}, {"orders[K417].status": "lost"}], strict=True)
+    assert channel.get().refused is not None
+
+
+@pytest.mark.parametrize("update", [7, "mode", None, [("mode", "auto")], Order(id="x")])
+def test_what_is_no_update(update: Any) -> None:
+    channel, _ = a_channel(a_shop(), [update])
+    assert "pkv_state takes a Shop" in (channel.get().refused or "")
+
+
+def test_overwrite_replaces() -> None:
+    channel, _ = a_channel(a_shop(cart_total=9), Overwrite({"customer": {"name": "Ida"}}))
+    assert channel.get()["cart_total"] == 0
+
+
+def test_save_and_load() -> None:
+    channel, _ = a_channel(a_shop(), {"no_such_field": 1})
+    saved = json.loads(json.dumps(channel.checkpoint()))
+    loaded = channel.from_checkpoint(saved)
+    assert loaded.get() == channel.get()
+    assert loaded.get().refused == channel.get().refused
+    assert not channel.from_checkpoint("rubbish").is_available()
+
+
+def test_reading_gives_fresh_data() -> None:
+    channel, _ = a_channel(a_shop())
+    channel.get()["customer"]["tier"] = "platinum"
+    assert channel.get()["customer"]["tier"] == "gold"
+    twin = channel.copy()
+    twin.update([{"mode": "auto"}])
+    assert channel.get()["mode"] == "plan"
+
+
+def test_secrets_survive() -> None:
+    class Account(TrackedState):
+        name: str
+        token: SecretStr
+        more: list[dict[str, SecretStr]] = Field(default_factory=list[dict[str, SecretStr]])
+
+    channel = StateChannel(Account, None)
+    channel.update([Account(name="a", token=SecretStr("s3"), more=[{"k": SecretStr("s4")}])])
+    channel.update([{"name": "b"}])
+    account = read_state(Account, {"pkv_state": channel.get()})
+    assert account.token.get_secret_value() == "s3"
+    assert account.more[0]["k"].get_secret_value() == "s4"
+
+
+def test_a_patch_as_plain_data() -> None:
+    class Point(BaseModel):
+        x: int
+
+    patch = {
+        "a": REMOVE,
+        "b": Decimal("1.50"),
+        "c": datetime(2026, 1, 2, tzinfo=UTC),
+        "d": [Point(x=1)],
+        "e": SecretStr("s3"),
+        "f": {"g": (1, 2)},
+    }
+    assert json.loads(json.dumps(plain(patch))) == {
+        "a": {"$remove": True},
+        "b": "1.50",
+        "c": "2026-01-02T00:00:00Z",
+        "d": [{"x": 1}],
+        "e": "s3",
+        "f": {"g": [1, 2]},
+    }
+    with pytest.raises(StateError, match="object"):
+        plain({"a": object()})
+
+
+def test_parallel_nodes_of_ones_own_graph() -> None:
+    """R12: two nodes that write in one step do not raise; the names of the nodes decide, as LangGraph orders them."""
+
+    def left(state: Any) -> Any:
+        return {"pkv_state": {"cart_total": 10}}
+
+    def right(state: Any) -> Any:
+        return {"pkv_state": {"cart_total": 12, "notes[a]": "1"}}
+
+    graph = StateGraph(StateMiddleware(Shop).state_schema)
+    graph.add_node("left", left)
+    graph.add_node("right", right)
+    for node in ("left", "right"):
+        graph.add_edge(START, node)
+        graph.add_edge(node, END)
+    out = graph.compile().invoke({"messages": [], "pkv_state": a_shop()})
+    assert out["pkv_state"]["cart_total"] == 12
+    assert out["pkv_state"]["notes"] == {"a": "1"}
+
+
+def test_a_class_that_is_no_tracked_state() -> None:
+    class Plain(BaseModel):
+        a: int = 1
+
+    for wrong in (Plain, dict, a_shop()):
+        with pytest.raises(SchemaError, match="TrackedState"):
+            StateMiddleware(wrong)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_state_schema_that_hides_the_channel() -> None:
+    class Mine(AgentState[Any]):
+        pkv_state: Any
+
+    middleware = StateMiddleware(Shop, tag=TAG)
+    agent = create_agent(Scripted(), [], middleware=[middleware], state_schema=Mine, checkpointer=InMemorySaver())
+    with pytest.raises(SchemaError, match="pkv_state"):
+        agent.invoke(
+            {"messages": [HumanMessage("hi")], "pkv_state": a_shop()},
+            {"configurable": {"thread_id": "t1"}},  # pyright: ignore[reportArgumentType]
+        )
+
+
+def test_two_state_middlewares_are_refused() -> None:
+    with pytest.raises(AssertionError, match="duplicate"):
+        create_agent(Scripted(), [], middleware=[StateMiddleware(Shop), StateMiddleware(Shop)])

@@ -1,0 +1,64 @@
+"""Conversion of messages, and nothing of them lost or changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    ChatMessage,
+    FunctionMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
+
+from langchain_pkv._messages import head_text, to_core
+from pkv_agents import Message, MessageError, ToolCall
+from tests.langchain.support import call
+
+
+@pytest.mark.parametrize(
+    ("message", "core"),
+    [
+        (HumanMessage("hi", id="1", name="x", additional_kwargs={"a": 1}), Message("user", "hi")),
+        (
+            HumanMessage(["hi", {"type": "image", "url": "u"}]),
+            Message("user", ({"type": "text", "text": "hi"}, {"type": "image", "url": "u"})),
+        ),
+        (SystemMessage("s"), Message("system", "s")),
+        (ToolMessage("r", tool_call_id="c1", status="error"), Message("tool", "r", tool_call_id="c1")),
+        (FunctionMessage("r", name="f"), Message("tool", "r", tool_call_id="f")),
+        (ChatMessage("x", role="human"), Message("user", "x")),
+        (
+            AIMessage("a", tool_calls=[call("f", "c1", x=1)]),
+            Message("assistant", "a", tool_calls=(ToolCall("f", {"x": 1}, "c1"),)),
+        ),
+        (
+            AIMessage(
+                "",
+                invalid_tool_calls=[{"name": None, "args": "{", "id": None, "error": "e", "type": "invalid_tool_call"}],
+            ),
+            Message("assistant", "", tool_calls=(ToolCall("unknown", {"unparsed": "{"}, ""),)),
+        ),
+    ],
+)
+def test_to_core(message: BaseMessage, core: Message) -> None:
+    before = message.model_dump()
+    assert to_core([message]) == (core,)
+    assert message.model_dump() == before
+
+
+@pytest.mark.parametrize("message", [RemoveMessage(id="1"), ChatMessage("x", role="critic")])
+def test_what_has_no_place(message: BaseMessage) -> None:
+    with pytest.raises(MessageError, match=type(message).__name__):
+        to_core([message])
+
+
+def test_head_text() -> None:
+    blocks: list[Any] = ["a", {"type": "text", "text": "b"}, {"type": "image"}]
+    assert head_text([SystemMessage(blocks), SystemMessage("c")]) == "ab\n\nc"
+    assert head_text([]) == ""
