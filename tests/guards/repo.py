@@ -37,7 +37,7 @@ PACKAGE_OF = {
 @cache
 def files() -> tuple[Path, ...]:
     """Every file that is tracked, or that git would add."""
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    command = ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, text=True).stdout
     return tuple(sorted(path for name in listed.split("\0") if name and (path := ROOT / name).is_file()))
 
