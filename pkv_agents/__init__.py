@@ -3,6 +3,8 @@
 Everything public is here; modules are private in layout. Importing this package imports pydantic and no framework.
 """
 
+from ._report import SessionReport, TurnRecord
+from ._stored import SessionStore, StoredSession
 from ._walk import snapshot
 from .diff import Change, diff, fold
 from .errata import DEFAULT_STYLE, ErrataStyle, new_tag, render_baseline, render_erratum
@@ -33,14 +35,14 @@ from .markers import Hidden, Pinned, Tracked, Untrusted, Volatile
 from .messages import Message, Part, Role, ToolCall
 from .notices import Notice
 from .patch import REMOVE, apply_patch
-from .planning import DEFAULT_POLICY, Insertion, RebasePolicy, TurnPlan, commit, plan
+from .planning import commit, plan
 from .profiles import ANTHROPIC, ANTHROPIC_MID_SYSTEM, GENERIC, LOCAL, OPENAI, OPENAI_5_6, Profile, profile_for
-from .report import SessionReport, TurnRecord
 from .session import AgentSession
 from .snapshot import LeafMeta, Snapshot
 from .state import TrackedState
-from .stores import MemoryStore, SessionStore, SQLiteStore, StoredSession
+from .stores import MemoryStore, SQLiteStore
 from .tokens import estimate_tokens
+from .turnplan import DEFAULT_POLICY, Insertion, RebasePolicy, TurnPlan
 from .usage import Usage, normalise_usage
 from .wire import append_text, wire
 

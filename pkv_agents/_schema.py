@@ -7,19 +7,13 @@ And what do the markers say? At run time the *value* decides its own shape, so u
 from __future__ import annotations
 
 import types
-from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import (
-    Annotated,
     Any,
-    ClassVar,
-    Final,
     ForwardRef,
     Literal,
-    NewType,
-    TypeVar,
     Union,
     cast,
     get_args,
@@ -27,20 +21,16 @@ from typing import (
 )
 from uuid import UUID
 
-from pydantic import BaseModel, JsonValue, RootModel
-from typing_extensions import TypeAliasType
+from pydantic import BaseModel, RootModel
 
-from ._scalars import SCALARS, SECRETS
+from ._hints import DICTS, LISTS, SETS, alternatives, has_secret, list_items, unwrap
+from ._scalars import SCALARS
 from .errors import SchemaError
-from .keyed import KeyedList
 from .markers import MARKERS, Hidden, Marker, Pinned, Tracked, Untrusted, Volatile
 from .paths import is_field_name
 from .snapshot import PLAIN, LeafMeta
 
 RESERVED_PREFIX = "pkv_"
-_LISTS: tuple[type, ...] = (list, tuple, KeyedList, Sequence)
-_SETS: tuple[type, ...] = (set, frozenset, AbstractSet)
-_DICTS: tuple[type, ...] = (dict, Mapping)
 _KEYS: tuple[type, ...] = (str, int, Enum, UUID)
 
 
@@ -136,9 +126,9 @@ def check_name(name: str, where: str) -> None:
 def _compile(hint: Any, metadata: Iterable[object], where: str, inside: tuple[type[BaseModel], ...]) -> Node:
     """The node of one annotation with the markers that stand beside it."""
     marks = [mark() if isinstance(mark, type) else mark for mark in metadata if _is_marker(mark)]
-    hint, more = _unwrap(hint)
+    hint, more = unwrap(hint)
     marks += [mark() if isinstance(mark, type) else mark for mark in more if _is_marker(mark)]
-    if any(isinstance(mark, Hidden) for mark in marks) or _has_secret(hint):
+    if any(isinstance(mark, Hidden) for mark in marks) or has_secret(hint):
         return Node(hidden=True)
     node = _shape(hint, where, inside)
     for mark in marks:
@@ -154,28 +144,6 @@ def _is_marker(mark: object) -> bool:
     return isinstance(mark, MARKERS) or (isinstance(mark, type) and issubclass(mark, MARKERS))
 
 
-def _unwrap(hint: Any) -> tuple[Any, list[object]]:
-    """Strip Annotated, type aliases, NewType, Final and ClassVar wrappers; collect the metadata."""
-    metadata: list[object] = []
-    while True:
-        origin = get_origin(hint)
-        if origin is Annotated:
-            inner, *more = get_args(hint)
-            hint, metadata = inner, metadata + more
-        elif hint is JsonValue:
-            return Any, metadata
-        elif isinstance(hint, (TypeAliasType, getattr(types, "TypeAliasType", TypeAliasType))):
-            hint = hint.__value__
-        elif isinstance(hint, NewType):
-            hint = hint.__supertype__
-        elif origin in (Final, ClassVar):
-            hint = get_args(hint)[0]
-        elif isinstance(hint, TypeVar):
-            hint = hint.__bound__ or Any
-        else:
-            return hint, metadata
-
-
 def _marked(node: Node, mark: Marker | Any, where: str) -> Node:
     meta = node.meta
     if isinstance(mark, Tracked):
@@ -188,14 +156,6 @@ def _marked(node: Node, mark: Marker | Any, where: str) -> Node:
     elif isinstance(mark, Untrusted):
         meta = replace(meta, untrusted=True)
     return replace(node, meta=meta)
-
-
-def _has_secret(hint: Any) -> bool:
-    hint, _ = _unwrap(hint)
-    target = get_origin(hint) or hint
-    if isinstance(target, type) and issubclass(target, SECRETS):
-        return True
-    return any(_has_secret(part) for part in get_args(hint) if not isinstance(part, (str, int, bytes)))
 
 
 def _shape(hint: Any, where: str, inside: tuple[type[BaseModel], ...]) -> Node:
@@ -221,11 +181,11 @@ def _plain_shape(
     """The shape of a class that is no model."""
     if issubclass(target, SCALARS):
         return Node(is_float=issubclass(target, float))
-    if issubclass(target, _SETS):
+    if issubclass(target, SETS):
         return _set_node(args, where, inside)
-    if issubclass(target, _DICTS):
+    if issubclass(target, DICTS):
         return _dict_node(args, where, inside)
-    if issubclass(target, _LISTS) and not issubclass(target, (bytes, bytearray)) and not hasattr(target, "_fields"):
+    if issubclass(target, LISTS) and not issubclass(target, (bytes, bytearray)) and not hasattr(target, "_fields"):
         return Node(item=_merge([_compile(arg, (), where, inside) for arg in args if arg not in ((), ...)], where))
     raise _refused(hint, where)
 
@@ -262,7 +222,7 @@ def _merge(nodes: list[Node], where: str) -> Node:
 
 def _set_node(args: tuple[Any, ...], where: str, inside: tuple[type[BaseModel], ...]) -> Node:
     for arg in args:
-        inner, _ = _unwrap(arg)
+        inner, _ = unwrap(arg)
         target = cast("object", get_origin(inner) or inner)
         if isinstance(target, type) and not issubclass(target, SCALARS):
             name = cast("type[object]", target).__name__
@@ -274,7 +234,7 @@ def _set_node(args: tuple[Any, ...], where: str, inside: tuple[type[BaseModel], 
 def _dict_node(args: tuple[Any, ...], where: str, inside: tuple[type[BaseModel], ...]) -> Node:
     if not args:
         return ANYTHING
-    key, _ = _unwrap(args[0])
+    key, _ = unwrap(args[0])
     literal = get_origin(key) is Literal and all(isinstance(word, str) for word in get_args(key))
     if not (key is Any or literal or (isinstance(key, type) and issubclass(key, str))):
         name = getattr(args[0], "__name__", str(args[0]))
@@ -284,7 +244,7 @@ def _dict_node(args: tuple[Any, ...], where: str, inside: tuple[type[BaseModel],
 
 def _check_key(hint: Any, key: str, where: str) -> None:
     """The items of a keyed list must be models that have the key."""
-    models = [model for part in _list_items(hint) for model in _alternatives(part)]
+    models = [model for part in list_items(hint) for model in alternatives(part)]
     if not models:
         raise SchemaError(f"{where} has key={key!r} but is no list; take the key away or use a list of models")
     for model in models:
@@ -292,19 +252,6 @@ def _check_key(hint: Any, key: str, where: str) -> None:
             raise SchemaError(f"{where} has key={key!r} but its items are no models; use a list of models")
         if key not in model.model_fields or key in model_spec(model).hidden:
             raise SchemaError(f"{where} has key={key!r}, but {model.__name__} has no visible field {key!r}; name one")
-        kinds = _alternatives(model.model_fields[key].annotation)
+        kinds = alternatives(model.model_fields[key].annotation)
         if any(isinstance(kind, type) and (kind is bool or not issubclass(kind, _KEYS)) for kind in kinds):
             raise SchemaError(f"{where} has key={key!r}, which is not a str, int, enum or UUID; use one of those")
-
-
-def _alternatives(hint: Any) -> list[Any]:
-    hint, _ = _unwrap(hint)
-    if get_origin(hint) in (Union, types.UnionType):
-        return [kind for arg in get_args(hint) for kind in _alternatives(arg)]
-    return [hint]
-
-
-def _list_items(hint: Any) -> list[Any]:
-    origins = [(part, get_origin(part)) for part in _alternatives(hint)]
-    lists = [part for part, origin in origins if isinstance(origin, type) and issubclass(origin, _LISTS)]
-    return [arg for part in lists for arg in get_args(part) if arg is not ...]

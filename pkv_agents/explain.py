@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .messages import Message
-from .planning import TurnPlan
 from .tokens import estimate_tokens
+from .turnplan import TurnPlan
 from .wire import wire
 
 MAX_LINES = 8

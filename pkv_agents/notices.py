@@ -13,7 +13,6 @@ The codes of the core:
 | `sliding_window` | the front of the history moves again and again; the head is kept, errata are told at the tail |
 | `erratum_waits` | there is no legal place for the erratum in this request |
 | `unknown_model` | no profile is known for the model, the cautious one is used |
-| `below_minimum` | the head is too short for the provider to cache |
 | `commit_conflict` | another turn was recorded first; this one is told again on the next |
 | `store_failed` | the session could not be saved; it goes on in memory |
 """

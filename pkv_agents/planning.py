@@ -7,7 +7,7 @@ so a call that fails, is retried or resumed simply never happened: the next plan
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from . import _reasons
@@ -17,94 +17,35 @@ from ._walk import snapshot
 from .diff import Change, diff, fold
 from .errata import DEFAULT_STYLE, ErrataStyle, check_tag, new_tag, render_baseline, render_erratum
 from .errors import ConflictError, SchemaError
-from .ledger import MAX_EPOCHS, ROOT, Anchor, Carrier, Epoch, Erratum, Ledger, chain
+from .ledger import MAX_EPOCHS, ROOT, Anchor, Epoch, Erratum, Ledger, chain
 from .messages import Message
 from .notices import Notice
 from .profiles import Profile
 from .snapshot import Snapshot
 from .state import TrackedState
 from .tokens import estimate_tokens
+from .turnplan import DEFAULT_POLICY, Insertion, RebasePolicy, TurnPlan
 
 
 @dataclass(frozen=True, slots=True)
-class RebasePolicy:
-    """When errata are folded into a new baseline without being asked.
-
-    A rebase costs the baseline and every message after it, once; errata cost their own length on every request. The
-    limit is therefore proportional to the baseline, with a floor under which folding would never pay.
+class _Request:
+    """A request's messages, read once.
 
     Attributes:
-        floor_tokens: Errata below this never cause a rebase.
-        ratio: Nor do errata below this multiple of the baseline's tokens.
+        leading: How many system messages stand at the front.
+        rest: The messages after them.
+        head: The text above the baseline.
+        index: Each anchor of `rest`, with the number of messages before it.
+        first: The anchor after the first message; empty when there is none.
+        end: The anchor after the last.
     """
 
-    floor_tokens: int = 512
-    ratio: float = 1.0
-
-    def limit(self, baseline_tokens: int) -> int:
-        """How many tokens of errata an epoch may hold."""
-        return max(self.floor_tokens, int(self.ratio * baseline_tokens))
-
-
-DEFAULT_POLICY = RebasePolicy()
-
-
-@dataclass(frozen=True, slots=True)
-class Insertion:
-    """A block and its place.
-
-    Attributes:
-        after: How many of the request's messages precede it.
-        text: The block.
-        carrier: Its form on this request.
-        is_new: Told for the first time now, not replayed.
-    """
-
-    after: int
-    text: str
-    carrier: Carrier
-    is_new: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class TurnPlan:
-    """What one request will look like, and why.
-
-    Attributes:
-        system: The whole system text: instructions, a blank line, the baseline.
-        insertions: All errata of this history, replayed and new, in order.
-        erratum: The new one, if there is news and a place for it.
-        changes: What is told now; what would be told, if the erratum waits.
-        notices: What the user should know.
-        rebased: Why a new epoch begins with this request, or None.
-        epoch: The epoch as `commit` records it.
-        told: What the model believes after reading this request.
-        appended_tokens: An estimate of the new erratum's length.
-        leading: How many system messages at the front of the request went into `system`.
-        profile: The profile that the plan was made for.
-        base: The state of the ledger that the plan was made from.
-        id: The plan's own name; equal to `base` when there is nothing to record.
-    """
-
-    system: str
-    insertions: tuple[Insertion, ...]
-    erratum: Erratum | None
-    changes: tuple[Change, ...]
-    notices: tuple[Notice, ...]
-    rebased: str | None
-    epoch: Epoch
-    told: Snapshot
-    appended_tokens: int
     leading: int
-    profile: Profile
-    base: str
-    id: str
-
-    def explain(self) -> str:
-        """The plan in words."""
-        from .explain import explain
-
-        return explain(self)
+    rest: Sequence[Message]
+    head: str
+    index: Mapping[Anchor, int]
+    first: str
+    end: Anchor
 
 
 def plan(
@@ -140,64 +81,14 @@ def plan(
         MessageError: A message is not plain data.
     """
     now = _as_snapshot(state)
-    leading = _leading(messages)
-    rest = messages[leading:]
-    head = "\n\n".join(text for text in (instructions, *(message.text for message in messages[:leading])) if text)
-    anchors = chain(rest)
-    index = {anchor: count for count, anchor in enumerate(anchors)}
-    first = anchors[1] if rest else ""
-    used_tag = _used_tag(ledger, tag)
-
-    place = locate(ledger, index, first) if ledger is not None and ledger.epochs else None
-    told = _told(place.epoch) if place is not None else Snapshot()
-    changes = diff(told, now)
-    reason, notices = _decide(place, changes, now, rest, head, rebase, policy)
+    request = _read(messages, instructions)
+    place = locate(ledger, request.index, request.first) if ledger is not None and ledger.epochs else None
+    changes = diff(_told(place.epoch), now) if place is not None else ()
+    reason, notices = _decide(place, changes, now, request, rebase, policy)
     if place is None or reason is not None:
-        is_whole = place is None or reason == _reasons.HISTORY_REWRITTEN
-        epoch = Epoch(
-            number=max((known.number for known in ledger.epochs), default=-1) + 1 if ledger is not None else 0,
-            start=ROOT if is_whole else anchors[-1],
-            first=first,
-            tag=used_tag,
-            baseline=now.without_volatile(),
-            baseline_text=render_baseline(now, tag=used_tag, style=style),
-            reason=reason or "start",
-            head=_head_hash(head),
-        )
-        kept, told = epoch, epoch.baseline
-        changes = diff(told, now)
-    else:
-        epoch, kept = place.epoch, place.kept
-
-    insertions = [_replay(erratum, index, leading, profile, rest) for erratum in epoch.errata]
-    carrier = choose_carrier(profile, rest, len(rest)) if changes else None
-    erratum = None
-    if carrier is not None:
-        text = render_erratum(changes, tag=epoch.tag, style=style)
-        erratum = Erratum(anchors[-1], text, carrier, changes)
-        kept = replace(kept, errata=(*kept.errata, erratum))
-        told = fold(told, changes)
-        insertions.append(Insertion(len(messages), text, carrier, is_new=True))
-    elif changes and rest:
-        notices.append(_reasons.waits(changes, calls_pending(rest, len(rest))))
-
-    base = ledger.last if ledger is not None else ""
-    is_same = place is not None and reason is None and erratum is None and _is_known(ledger, kept)
-    return TurnPlan(
-        system=f"{head}\n\n{epoch.baseline_text}" if head else epoch.baseline_text,
-        insertions=tuple(insertions),
-        erratum=erratum,
-        changes=changes,
-        notices=tuple(notices),
-        rebased=reason,
-        epoch=kept,
-        told=told,
-        appended_tokens=estimate_tokens(erratum.text) if erratum is not None else 0,
-        leading=leading,
-        profile=profile,
-        base=base,
-        id=base if is_same else _plan_id(base, kept, erratum),
-    )
+        begun = _begin(ledger, now, request, reason, _used_tag(ledger, tag), style)
+        return _fill(ledger, now, request, begun, begun, reason, notices, profile, style)
+    return _fill(ledger, now, request, place.epoch, place.kept, None, notices, profile, style)
 
 
 def commit(ledger: Ledger | None, plan: TurnPlan) -> Ledger:
@@ -230,8 +121,18 @@ def _as_snapshot(state: TrackedState | Snapshot) -> Snapshot:
     return snapshot(state)
 
 
-def _leading(messages: Sequence[Message]) -> int:
-    return next((at for at, message in enumerate(messages) if message.role != "system"), len(messages))
+def _read(messages: Sequence[Message], instructions: str) -> _Request:
+    leading = next((at for at, message in enumerate(messages) if message.role != "system"), len(messages))
+    rest = messages[leading:]
+    anchors = chain(rest)
+    return _Request(
+        leading=leading,
+        rest=rest,
+        head="\n\n".join(text for text in (instructions, *(message.text for message in messages[:leading])) if text),
+        index={anchor: count for count, anchor in enumerate(anchors)},
+        first=anchors[1] if rest else "",
+        end=anchors[-1],
+    )
 
 
 def _used_tag(ledger: Ledger | None, tag: str | None) -> str:
@@ -248,18 +149,17 @@ def _decide(
     place: Place | None,
     changes: Sequence[Change],
     now: Snapshot,
-    rest: Sequence[Message],
-    head: str,
+    request: _Request,
     rebase: str | None,
     policy: RebasePolicy,
 ) -> tuple[str | None, list[Notice]]:
     """Whether to begin a new epoch, and what to say about the history."""
     if place is None:
         return None, []
-    epoch = place.epoch
+    epoch, rest = place.epoch, request.rest
     if rebase is not None:
         return rebase, [_reasons.requested(epoch, rest, rebase)]
-    if epoch.head != _head_hash(head):
+    if epoch.head != _head_hash(request.head):
         return _reasons.INSTRUCTIONS_CHANGED, [_reasons.instructions(epoch, rest)]
     pinned = _reasons.pinned_path(changes, epoch.baseline, now)
     if pinned is not None:
@@ -278,12 +178,68 @@ def _size(changes: Sequence[Change]) -> int:
     return estimate_tokens(render_erratum(changes, tag="aaaa")) if changes else 0
 
 
-def _replay(
-    erratum: Erratum, index: dict[Anchor, int], leading: int, profile: Profile, rest: Sequence[Message]
-) -> Insertion:
-    after = index[erratum.anchor]
-    carrier = choose_carrier(profile, rest, after, sent_as=erratum.carrier)
-    return Insertion(leading + after, erratum.text, carrier or erratum.carrier)
+def _begin(
+    ledger: Ledger | None, now: Snapshot, request: _Request, reason: str | None, tag: str, style: ErrataStyle
+) -> Epoch:
+    """A new epoch, whose baseline is the state as it is now."""
+    numbers = (known.number for known in ledger.epochs) if ledger is not None else ()
+    return Epoch(
+        number=max(numbers, default=-1) + 1,
+        start=ROOT if reason in (None, _reasons.HISTORY_REWRITTEN) else request.end,
+        first=request.first,
+        tag=tag,
+        baseline=now.without_volatile(),
+        baseline_text=render_baseline(now, tag=tag, style=style),
+        reason=reason or "start",
+        head=_head_hash(request.head),
+    )
+
+
+def _fill(
+    ledger: Ledger | None,
+    now: Snapshot,
+    request: _Request,
+    epoch: Epoch,
+    kept: Epoch,
+    reason: str | None,
+    notices: Sequence[Notice],
+    profile: Profile,
+    style: ErrataStyle,
+) -> TurnPlan:
+    """The plan of a request in its epoch: replay what was sent, tell what is new where there is a place for it."""
+    rest, count = request.rest, len(request.rest)
+    told = _told(epoch)
+    changes = diff(told, now)
+    insertions: list[Insertion] = []
+    for sent in epoch.errata:
+        after = request.index[sent.anchor]
+        carrier = choose_carrier(profile, rest, after, sent_as=sent.carrier) or sent.carrier
+        insertions.append(Insertion(request.leading + after, sent.text, carrier))
+    erratum = None
+    carrier = choose_carrier(profile, rest, count) if changes else None
+    if carrier is not None:
+        erratum = Erratum(request.end, render_erratum(changes, tag=epoch.tag, style=style), carrier, changes)
+        insertions.append(Insertion(request.leading + count, erratum.text, carrier, is_new=True))
+        kept = replace(kept, errata=(*kept.errata, erratum))
+        told = fold(told, changes)
+    elif changes and rest:
+        notices = [*notices, _reasons.waits(changes, calls_pending(rest, count))]
+    base = ledger.last if ledger is not None else ""
+    return TurnPlan(
+        system=f"{request.head}\n\n{epoch.baseline_text}" if request.head else epoch.baseline_text,
+        insertions=tuple(insertions),
+        erratum=erratum,
+        changes=changes,
+        notices=tuple(notices),
+        rebased=reason,
+        epoch=kept,
+        told=told,
+        appended_tokens=estimate_tokens(erratum.text) if erratum is not None else 0,
+        leading=request.leading,
+        profile=profile,
+        base=base,
+        id=base if _is_known(ledger, kept) else _plan_id(base, kept, erratum),
+    )
 
 
 def _is_known(ledger: Ledger | None, epoch: Epoch) -> bool:

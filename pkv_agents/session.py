@@ -17,6 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Generic, Literal, TypeVar, cast
 
+from ._report import SessionReport, TurnRecord
+from ._stored import SessionStore
 from .errata import check_tag, new_tag
 from .errors import ConflictError, MissingSessionKeyError, SchemaError, SessionError, StoreError, StrictNoticeError
 from .explain import transcript
@@ -24,18 +26,18 @@ from .ledger import Ledger
 from .messages import Message
 from .notices import Notice
 from .patch import apply_patch
-from .planning import DEFAULT_POLICY, RebasePolicy, TurnPlan, commit, plan
+from .planning import commit, plan
 from .profiles import GENERIC, Profile
-from .report import SessionReport, TurnRecord
 from .state import TrackedState
-from .stores import SessionStore
+from .turnplan import DEFAULT_POLICY, RebasePolicy, TurnPlan
 from .usage import Usage, normalise_usage
 
 StateT = TypeVar("StateT", bound=TrackedState)
 
 logger = logging.getLogger("pkv_agents")
 
-MAX_TURNS_KEPT = 1000
+MAX_KEPT = 1000
+"""How many turns and notices a report remembers."""
 
 
 class AgentSession(Generic[StateT]):
@@ -87,11 +89,11 @@ class AgentSession(Generic[StateT]):
         self._store = store
         self._on_notice = on_notice
         self._lock = threading.RLock()
-        self._turns: deque[TurnRecord] = deque(maxlen=MAX_TURNS_KEPT)
-        self._notices: dict[tuple[str, ...], Notice] = {}
+        self._turns: deque[TurnRecord] = deque(maxlen=MAX_KEPT)
+        self._notices: dict[tuple[str, str, int], Notice] = {}
         self._ledger: Ledger | None = None
         self._usage = Usage()
-        self._total_turns = 0
+        self._total_turns: int = 0
         self._stored_version = 0
         self._rebase: str | None = None
         self._last: TurnPlan | None = None
@@ -161,9 +163,8 @@ class AgentSession(Generic[StateT]):
                 tag=self._tag,
                 policy=self.rebase_policy,
             )
-            fresh = [notice for notice in made.notices if self._is_new(notice, made.epoch.number)]
-        for notice in fresh:
-            self._tell(notice)
+        for notice in made.notices:
+            self._tell(notice, made.epoch.number)
         return made
 
     def commit(
@@ -180,31 +181,31 @@ class AgentSession(Generic[StateT]):
         Raises:
             ConflictError: Another plan was recorded since this one was made.
         """
-        notice: Notice | None = None
         with self._lock:
-            if self._last is plan and plan.id != plan.base:
+            if self._last is plan:
                 return
-            before, ledger_before = (self._usage, self._total_turns), self._ledger
-            self._usage, self._total_turns = self._usage + normalise_usage(usage), self._total_turns + 1
+            reported = normalise_usage(usage)
+            before: tuple[Ledger | None, Usage, int] = (self._ledger, self._usage, self._total_turns)
+            self._usage, self._total_turns = self._usage + reported, self._total_turns + 1
+            notice = None
             try:
                 self._ledger = commit(self._ledger, plan)
                 self._save()
             except ConflictError as error:
-                self._usage, self._total_turns = before
-                self._ledger = ledger_before
-                if self._store is not None:
-                    self._reload()
+                self._ledger, self._usage, self._total_turns = before
+                self._reload()
                 if on_conflict == "raise":
                     raise
                 notice = Notice("commit_conflict", cost="the changes are told again", message=str(error))
             except StoreError as error:
                 if on_conflict == "raise":
+                    self._ledger, self._usage, self._total_turns = before
                     raise
-                notice = Notice("store_failed", mend="see the cause", message=str(error))
+                notice = Notice("store_failed", mend="save again with the next turn", message=str(error))
             if notice is None or notice.code == "store_failed":
-                self._record(plan, normalise_usage(usage))
-        if notice is not None and self._is_new(notice, self._total_turns):
-            self._tell(notice)
+                self._record(plan, reported)
+        if notice is not None:
+            self._tell(notice, self._total_turns)
 
     def rebase(self, reason: str = "requested") -> None:
         """Begin a new epoch with the next request that succeeds.
@@ -243,18 +244,18 @@ class AgentSession(Generic[StateT]):
         changed = tuple(change.path for change in plan.changes) if plan.erratum is not None else ()
         self._turns.append(TurnRecord(self._total_turns, changed, plan.appended_tokens, plan.rebased, usage))
 
-    def _is_new(self, notice: Notice, epoch: int) -> bool:
-        """Each cause once: the same code about the same path in the same epoch."""
-        cause = (notice.code, notice.path, str(epoch))
-        if cause in self._notices:
-            return False
-        self._notices[cause] = notice
-        return True
-
-    def _tell(self, notice: Notice) -> None:
-        logger.warning("%s: %s", self.key, notice)
+    def _tell(self, notice: Notice, occasion: int) -> None:
+        """Report each cause once: the same code about the same path on the same occasion (an epoch, a turn)."""
         if self.strict and notice.code != "rebase_requested":
             raise StrictNoticeError(notice)
+        cause = (notice.code, notice.path, occasion)
+        with self._lock:
+            if cause in self._notices:
+                return
+            self._notices[cause] = notice
+            if len(self._notices) > MAX_KEPT:
+                del self._notices[next(iter(self._notices))]
+        logger.warning("%s: %s", self.key, notice)
         if self._on_notice is not None:
             self._on_notice(notice)
 
@@ -265,7 +266,10 @@ class AgentSession(Generic[StateT]):
         self._stored_version = self._store.save(self.key, data, expected_version=self._stored_version)
 
     def _reload(self) -> None:
-        stored = self._store.load(self.key) if self._store is not None else None
+        """Take over what the store has; without a store, what is in memory is all there is."""
+        if self._store is None:
+            return
+        stored = self._store.load(self.key)
         if stored is None:
             self._ledger, self._stored_version = None, 0
             return

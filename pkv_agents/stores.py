@@ -11,57 +11,10 @@ import sqlite3
 import threading
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
+from ._stored import StoredSession
 from .errors import ConflictError, StoreError
-
-
-@dataclass(frozen=True, slots=True)
-class StoredSession:
-    """A session's record as a store gives it back.
-
-    Attributes:
-        data: Plain JSON data.
-        version: How often the record was saved.
-    """
-
-    data: Mapping[str, object]
-    version: int
-
-
-@runtime_checkable
-class SessionStore(Protocol):
-    """What a session needs from a store."""
-
-    def load(self, key: str) -> StoredSession | None:
-        """The record of a session, or None."""
-        ...
-
-    def save(self, key: str, data: Mapping[str, object], *, expected_version: int) -> int:
-        """Replace a record, all or nothing.
-
-        Args:
-            key: The session.
-            data: Plain JSON data.
-            expected_version: The version that was loaded; 0 when there was none.
-
-        Returns:
-            The new version.
-
-        Raises:
-            ConflictError: The record has another version by now; nothing was changed.
-        """
-        ...
-
-    def delete(self, key: str) -> bool:
-        """Forget a session; whether there was one."""
-        ...
-
-    def keys(self) -> tuple[str, ...]:
-        """All sessions, sorted."""
-        ...
 
 
 def _conflict(key: str, expected: int, found: int) -> ConflictError:

@@ -10,7 +10,7 @@ from typing import Any, cast
 from .errors import SessionError
 from .escape import neutralise
 from .messages import Message, Part, ToolCall
-from .planning import TurnPlan
+from .turnplan import TurnPlan
 
 
 def wire(plan: TurnPlan, messages: Sequence[Message]) -> tuple[Message, ...]:

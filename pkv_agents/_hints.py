@@ -1,0 +1,64 @@
+"""Type hints: looking through wrappers, unions and aliases."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Annotated, Any, ClassVar, Final, NewType, TypeVar, Union, get_args, get_origin
+
+from pydantic import JsonValue
+from typing_extensions import TypeAliasType
+
+from ._scalars import SECRETS
+from .keyed import KeyedList
+
+LISTS: tuple[type, ...] = (list, tuple, KeyedList, Sequence)
+SETS: tuple[type, ...] = (set, frozenset, AbstractSet)
+DICTS: tuple[type, ...] = (dict, Mapping)
+
+
+def unwrap(hint: Any) -> tuple[Any, list[object]]:
+    """Strip Annotated, type aliases, NewType, Final and ClassVar wrappers; collect the metadata."""
+    metadata: list[object] = []
+    while True:
+        origin = get_origin(hint)
+        if origin is Annotated:
+            inner, *more = get_args(hint)
+            hint, metadata = inner, metadata + more
+        elif hint is JsonValue:
+            return Any, metadata
+        elif isinstance(hint, (TypeAliasType, getattr(types, "TypeAliasType", TypeAliasType))):
+            hint = hint.__value__
+        elif isinstance(hint, NewType):
+            hint = hint.__supertype__
+        elif origin in (Final, ClassVar):
+            hint = get_args(hint)[0]
+        elif isinstance(hint, TypeVar):
+            hint = hint.__bound__ or Any
+        else:
+            return hint, metadata
+
+
+def has_secret(hint: Any) -> bool:
+    """Whether a secret type occurs anywhere in a hint."""
+    hint, _ = unwrap(hint)
+    target = get_origin(hint) or hint
+    if isinstance(target, type) and issubclass(target, SECRETS):
+        return True
+    return any(has_secret(part) for part in get_args(hint) if not isinstance(part, (str, int, bytes)))
+
+
+def alternatives(hint: Any) -> list[Any]:
+    """The members of a union, or the hint itself."""
+    hint, _ = unwrap(hint)
+    if get_origin(hint) in (Union, types.UnionType):
+        return [kind for arg in get_args(hint) for kind in alternatives(arg)]
+    return [hint]
+
+
+def list_items(hint: Any) -> list[Any]:
+    """The item types of all lists among the alternatives."""
+    origins = [(part, get_origin(part)) for part in alternatives(hint)]
+    lists = [part for part, origin in origins if isinstance(origin, type) and issubclass(origin, LISTS)]
+    return [arg for part in lists for arg in get_args(part) if arg is not ...]
