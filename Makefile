@@ -38,12 +38,13 @@ venv: $(STAMP)
 $(STAMP):
 	@command -v "$(PYTHON)" >/dev/null || { echo "pkv-agents: no '$(PYTHON)' on this machine; install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "pkv-agents: '$(PYTHON)' is $$("$(PYTHON)" --version 2>&1); Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { echo "pkv-agents: '$(PYTHON)' cannot make environments; on Debian and Ubuntu install the package python3-venv" >&2; exit 1; }
 	@place="$(CURDIR) $$("$(PYTHON)" --version)"; \
 	if [ "$$(cat $(VENV)/.place 2>/dev/null)" = "$$place" ] && rm $(VENV)/.place $(VENV)/.installed-*; then \
 		echo "Bringing $(VENV) up to date ..."; \
 	else \
 		echo "Installing into $(VENV) (about 2 GB with PyTorch, a few minutes the first time) ..."; \
-		"$(PYTHON)" -m venv --clear $(VENV) || { echo "pkv-agents: '$(PYTHON) -m venv' failed; on Debian and Ubuntu install the package python3-venv" >&2; exit 1; }; \
+		"$(PYTHON)" -m venv --clear $(VENV); \
 	fi; \
 	$(PIP) install -qq -c constraints.txt pip hatchling editables; \
 	$(PIP) install -qq -c constraints.txt --no-build-isolation --group dev -e '.[local]' -e integrations/langchain -e integrations/llama_index; \
