@@ -13,7 +13,7 @@ import inspect
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
 
@@ -78,7 +78,7 @@ class _SlabLayer(DynamicLayer):
     """A cache layer whose keys and values are views into a slab."""
 
     def __init__(self, slab: Slab, index: int) -> None:
-        super().__init__()
+        super().__init__()  # pyright: ignore[reportUnknownMemberType] -- untyped **kwargs upstream
         self._slab = slab
         self._index = index
         self.is_initialized = True
@@ -147,7 +147,7 @@ class HFModel:
             )
 
     @contextlib.contextmanager
-    def _gqa(self, start: int, count: int) -> Iterator[None]:
+    def _gqa(self, start: int, count: int) -> Generator[None]:
         """Several queries on a cached prefix: grouped attention instead of a repeated copy of all keys and values.
 
         Measured on CPU only (a 60-token turn on a 4k cache: 305 to 248 ms), so it is set for such forwards only.
@@ -204,7 +204,7 @@ def _unwrap(model: object) -> _Model:
 
 def _cache_argument(model: _Model) -> str:
     forward = getattr(model, "forward", None)
-    names = set(inspect.signature(cast("Callable[..., object]", forward)).parameters) if callable(forward) else set()
+    names: set[str] = set(inspect.signature(forward).parameters) if callable(forward) else set()
     for name in ("cache", "past_key_values"):
         if name in names and {"position_ids", "logits_to_keep"} <= names:
             return name
@@ -298,5 +298,3 @@ def _active_adapter(layer: _Adapter | None) -> str:
         return ""
     merged = [f"{name} (merged)" for name in layer.merged_adapters]
     return "+".join(merged or layer.active_adapters)
-
-

@@ -170,9 +170,7 @@ class PrefixCache:
         """Counts since the start."""
         with self._mutex:
             c = self._counts
-            return CacheStats(
-                len(self._entries), self._bytes(), self.budget, c.continued, c.copied, c.cold, c.evicted
-            )
+            return CacheStats(len(self._entries), self._bytes(), self.budget, c.continued, c.copied, c.cold, c.evicted)
 
     def check_integrity(self) -> None:
         """Asserts that the stock adds up; raises AssertionError if the cache has broken its own rules."""

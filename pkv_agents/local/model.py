@@ -1,0 +1,209 @@
+"""A loaded Hugging Face model as a chat model with a prefix cache.
+
+    render -> lease a slab -> forward what is not cached -> choose -> forward -> choose ... -> remember the ids
+
+Only `HFModel.forward` touches the model. A token is forwarded when the one behind it needs a decision; what a grammar
+forces is forwarded together with it, and the last token of an answer waits for the next turn.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Generator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Unpack
+
+from pkv_agents.errors import ContextLengthError
+from pkv_agents.kv import CacheKey, CacheStats, HFModel, PrefixCache, Slab
+from pkv_agents.local.decode import Decoder
+from pkv_agents.local.grammar import GrammarFactory
+from pkv_agents.local.options import Delta, Done, GenerationOptions, OptionFields, Reply, StreamEvent
+from pkv_agents.local.template import ChatTemplate, Rendered
+from pkv_agents.local.turns import TemplateVerdict, assistant_text
+from pkv_agents.messages import Message
+
+if TYPE_CHECKING:
+    import torch
+
+    from pkv_agents.profiles import Profile
+
+
+class LocalModel:
+    """A chat model on a loaded transformers model, with a token-exact prefix cache. Safe for many threads.
+
+    Args:
+        model: A causal language model in evaluation mode, plain or with a peft adapter. Device and type are its own.
+        tokenizer: Its fast tokenizer, with a chat template.
+        cache_bytes: What idle cache entries may hold.
+        adapter_name: Adapter that must be active; None takes the one active now. An engine serves one adapter.
+
+    Raises:
+        UnsupportedModelError: If the model's cache cannot be handled exactly; the message has the reason.
+        TemplateError: If the tokenizer has no usable chat template.
+        AdapterError: If the adapter is not the active one.
+    """
+
+    def __init__(
+        self, model: object, tokenizer: object, *, cache_bytes: int = 2 << 30, adapter_name: str | None = None
+    ) -> None:
+        self._template = ChatTemplate(tokenizer)
+        self._model = HFModel(model, adapter=adapter_name)
+        facts = self._model.facts
+        self._stop_ids: frozenset[int] = facts.stop_ids | self._template.stop_tokens
+        self._grammars = GrammarFactory(tokenizer, vocab_size=facts.vocab_size, stop_ids=self._stop_ids)
+        self._cache = PrefixCache(facts.shape, budget=cache_bytes, limit=facts.context_limit)
+
+    @property
+    def fingerprint(self) -> str:
+        """Identifies configuration and weights."""
+        return self._model.facts.fingerprint
+
+    @property
+    def context_limit(self) -> int:
+        """Most tokens of prompt and answer together."""
+        return self._model.facts.context_limit
+
+    @property
+    def template_verdict(self) -> TemplateVerdict:
+        """What the chat template does with late system turns, tools and growing histories."""
+        return self._template.verdict
+
+    @cached_property
+    def profile(self) -> Profile:
+        """The profile for planning: errata travel in the form that this chat template carries."""
+        from pkv_agents.profiles import LOCAL
+
+        return dataclasses.replace(LOCAL, carrier=self.template_verdict.carrier)
+
+    @property
+    def cache_stats(self) -> CacheStats:
+        """What the prefix cache holds and did."""
+        return self._cache.stats()
+
+    def clear_cache(self) -> None:
+        """Drops every cache entry that is not in use."""
+        self._cache.clear()
+
+    def check_integrity(self) -> None:
+        """Raises AssertionError if the cache's own count does not add up."""
+        self._cache.check_integrity()
+
+    def render_ids(self, messages: Sequence[Message], tools: Sequence[Mapping[str, object]] = ()) -> list[int]:
+        """The token ids of a request, ending where the answer begins."""
+        return list(self._template.render(messages, tools).ids)
+
+    def logits(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, object]] = (),
+        cold: bool = False,
+        salt: str = "",
+        session: str | None = None,
+    ) -> torch.Tensor:
+        """The logits of the first token of the answer, (vocab,).
+
+        Args:
+            messages: The conversation.
+            tools: OpenAI function records.
+            cold: Forward the whole prompt on a slab of its own instead of the cache.
+            salt: The tenant.
+            session: The conversation.
+        """
+        ids = self._checked(self._template.render(messages, tools)).ids
+        if cold:
+            slab = Slab(self._model.facts.shape, capacity=len(ids), limit=self.context_limit)
+            return self._model.forward(slab, ids)
+        with self._cache.lease(self._key(salt), ids, session=session) as lease:
+            return self._model.forward(lease.slab, ids[lease.cached :])
+
+    def generate(self, messages: Sequence[Message], **options: Unpack[OptionFields]) -> Reply:
+        """Answers a conversation.
+
+        Args:
+            messages: The conversation.
+            **options: See `GenerationOptions`.
+
+        Raises:
+            ContextLengthError: If the prompt leaves no room for an answer; nothing was forwarded.
+            GrammarError: If a schema cannot be expressed.
+            TemplateError: If the template refuses the conversation.
+        """
+        for event in self.stream(messages, **options):
+            if isinstance(event, Done):
+                return event.reply
+        raise AssertionError("a stream ends with Done")
+
+    def stream(
+        self, messages: Sequence[Message], **options: Unpack[OptionFields]
+    ) -> Generator[StreamEvent, None, None]:
+        """Answers a conversation piece by piece: `Delta`s of text, then one `Done`.
+
+        Closing the stream early is safe: the cache keeps what was computed, and the text handed out so far is
+        remembered with its ids.
+
+        Args:
+            messages: The conversation.
+            **options: See `GenerationOptions`.
+        """
+        started = time.perf_counter()
+        wanted = GenerationOptions(**options)
+        constraint = self._grammars.for_answer(
+            tools=wanted.tools,
+            tool_choice=wanted.tool_choice,
+            response_schema=wanted.response_schema,
+            choices=wanted.choices,
+        )
+        asked = self._checked(self._template.render(messages, wanted.tools))
+        budget = min(wanted.max_tokens, self.context_limit - len(asked.ids))
+        decoder = Decoder(self._template.tokenizer, wanted, constraint, stop_ids=self._stop_ids, budget=budget)
+        return self._run(asked, decoder, wanted, started)
+
+    def _run(
+        self, asked: Rendered, decoder: Decoder, wanted: GenerationOptions, started: float
+    ) -> Generator[StreamEvent, None, None]:
+        size = len(asked.ids)
+        with self._cache.lease(
+            self._key(wanted.salt), asked.ids, reserve=decoder.budget, session=wanted.session
+        ) as lease:
+            pending = [*asked.ids[lease.cached :], *decoder.begin()]
+            try:
+                while True:
+                    logits = self._model.forward(lease.slab, pending)
+                    pending = decoder.choose(logits)
+                    if piece := decoder.take_text():
+                        yield Delta(piece)
+                    if decoder.finished:
+                        break
+                if piece := decoder.end():
+                    yield Delta(piece)
+                reply = decoder.reply(prompt_tokens=size, cached_tokens=lease.cached, started=started)
+                self._template.remember(asked, reply.ids, assistant_text(reply.message))
+            except GeneratorExit:
+                self._template.remember(asked, decoder.kept_ids(), decoder.text)
+                raise
+            _cut_behind(lease.slab, size, reply.ids)
+        yield Done(reply)
+
+    def _key(self, salt: str) -> CacheKey:
+        facts = self._model.facts
+        return CacheKey(facts.fingerprint, facts.adapter, str(facts.shape.dtype), salt)
+
+    def _checked(self, asked: Rendered) -> Rendered:
+        if len(asked.ids) >= self.context_limit:
+            raise ContextLengthError(
+                f"the prompt has {len(asked.ids)} tokens, but the model's context ends at {self.context_limit} and an "
+                "answer needs at least one: shorten the conversation or start a new one"
+            )
+        return asked
+
+
+def _cut_behind(slab: Slab, prompt: int, ids: Sequence[int]) -> None:
+    """Drops forwarded tokens that are no part of the answer (a stop string cut them off)."""
+    common = prompt
+    for have, want in zip(slab.ids[prompt:].tolist(), ids, strict=False):
+        if have != want:
+            break
+        common += 1
+    slab.crop(min(slab.length, common))
