@@ -128,6 +128,18 @@ def _is_container(value: Any) -> bool:
     return isinstance(value, (BaseModel, list, tuple, Mapping, set, frozenset))
 
 
+def check_value(value: Any, name: str, node: Node) -> None:
+    """Read the value of one field for its errors alone.
+
+    Raises:
+        StateError: It has no text that a model could read.
+    """
+    try:
+        Walk().value(value, name, node, PLAIN)
+    except RecursionError:
+        raise StateError(f"{name} holds a value that contains itself or is nested too deeply") from None
+
+
 def snapshot(state: BaseModel) -> Snapshot:
     """Read a state once and freeze what a model may see of it.
 

@@ -9,9 +9,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ._schema import check_name, model_spec
 from ._validation import state_error
-from ._walk import Walk
+from ._walk import check_value
 from .errors import SchemaError, StateError
-from .snapshot import PLAIN
+from .keyed import KeyedList
 
 
 class TrackedState(BaseModel):
@@ -38,7 +38,6 @@ class TrackedState(BaseModel):
         extra="forbid",
         arbitrary_types_allowed=True,
         hide_input_in_errors=True,
-        validate_default=True,
     )
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -115,7 +114,13 @@ _TAKEN = frozenset(name for name in dir(BaseModel) if not name.startswith("_"))
 
 
 def _check(state: TrackedState, only: str | None = None) -> None:
-    """Find a value without a text (NaN, a lone surrogate, two equal keys) now and not when it should be told."""
+    """Find a value without a text (NaN, a lone surrogate, two equal keys) now and not when it should be told.
+
+    A default is not validated by pydantic, so a default list becomes a KeyedList here.
+    """
+    values = state.__dict__
     for name, node in model_spec(type(state)).fields:
-        if name in state.__dict__ and only in (None, name):
-            Walk().value(state.__dict__[name], name, node, PLAIN)
+        if name in values and only in (None, name):
+            check_value(values[name], name, node)
+            if node.key is not None and type(values[name]) is list:
+                values[name] = KeyedList[Any].of(values[name], node.key)
