@@ -112,7 +112,9 @@ def anthropic_model(name: str, script: Sequence[Any] = ()) -> tuple[ChatAnthropi
         return httpx2.Response(status, json=answer)
 
     transport = httpx2.MockTransport(handle)
-    model = ChatAnthropic(model_name=name, api_key=SecretStr("k"), max_retries=0, max_tokens_to_sample=1024)
+    model = ChatAnthropic(
+        model_name=name, api_key=SecretStr("k"), max_retries=0, max_tokens_to_sample=1024, timeout=None, stop=None
+    )
     # The class takes no transport: its lazily made clients are set instead.
     vars(model)["_client"] = anthropic.Client(
         api_key="k", max_retries=0, http_client=httpx2.Client(transport=transport)

@@ -111,9 +111,11 @@ class Scripted(BaseChatModel):
         words = answer.text.split(" ")
         for index, word in enumerate(words):
             text = word if index == 0 else f" {word}"
-            yield ChatGenerationChunk(message=AIMessageChunk(text))
+            yield ChatGenerationChunk(message=AIMessageChunk(content=text))
         yield ChatGenerationChunk(
-            message=AIMessageChunk("", tool_call_chunks=cast("Any", calls), usage_metadata=answer.usage_metadata)
+            message=AIMessageChunk(
+                content="", tool_call_chunks=cast("Any", calls), usage_metadata=answer.usage_metadata
+            )
         )
 
 

@@ -162,7 +162,7 @@ def test_a_state_schema_that_hides_the_channel() -> None:
         pkv_state: Any
 
     middleware = StateMiddleware(Shop, tag=TAG)
-    agent = create_agent(Scripted(), [], middleware=[middleware], state_schema=Mine, checkpointer=InMemorySaver())
+    agent: Any = create_agent(Scripted(), [], middleware=[middleware], state_schema=Mine, checkpointer=InMemorySaver())
     with pytest.raises(SchemaError, match="pkv_state"):
         agent.invoke(
             {"messages": [HumanMessage("hi")], "pkv_state": a_shop()},

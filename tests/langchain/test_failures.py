@@ -133,7 +133,7 @@ def test_an_unreadable_ledger_starts_anew_and_says_so(saver: BaseCheckpointSaver
 def test_without_a_checkpointer_it_works_and_says_what_is_lost() -> None:
     model = Scripted()
     notices: list[Any] = []
-    agent = create_agent(model, [], middleware=[StateMiddleware(Shop, tag=TAG, on_notice=notices.append)])
+    agent: Any = create_agent(model, [], middleware=[StateMiddleware(Shop, tag=TAG, on_notice=notices.append)])
     first = agent.invoke(user("hello", pkv_state=a_shop()))
     agent.invoke({"messages": [*first["messages"], HumanMessage("again")], "pkv_state": a_shop(mode="auto")})
     assert [notice.code for notice in notices] == ["ledger_missing"]
@@ -151,7 +151,7 @@ from tests.langchain.support import Scripted, Shop, a_shop, wire_of
 updates = [a_shop(), {"orders[K417].status": "delivered", "notes": {"b": "2", "a": "1"}}, {"mode": "auto"}, {}]
 model = Scripted()
 with SqliteSaver.from_conn_string(sys.argv[1]) as saver:
-    agent = create_agent(model, [], middleware=[StateMiddleware(Shop)], checkpointer=saver)
+    agent: Any = create_agent(model, [], middleware=[StateMiddleware(Shop)], checkpointer=saver)
     config = {"configurable": {"thread_id": "t1"}}
     for turn in map(int, sys.argv[2:]):
         agent.invoke({"messages": [HumanMessage(f"turn {turn}")], "pkv_state": updates[turn]}, config)

@@ -31,8 +31,8 @@ from tests.langchain.support import call
         ),
         (SystemMessage("s"), Message("system", "s")),
         (ToolMessage("r", tool_call_id="c1", status="error"), Message("tool", "r", tool_call_id="c1")),
-        (FunctionMessage("r", name="f"), Message("tool", "r", tool_call_id="f")),
-        (ChatMessage("x", role="human"), Message("user", "x")),
+        (FunctionMessage(content="r", name="f"), Message("tool", "r", tool_call_id="f")),
+        (ChatMessage(content="x", role="human"), Message("user", "x")),
         (
             AIMessage("a", tool_calls=[call("f", "c1", x=1)]),
             Message("assistant", "a", tool_calls=(ToolCall("f", {"x": 1}, "c1"),)),
@@ -52,7 +52,7 @@ def test_to_core(message: BaseMessage, core: Message) -> None:
     assert message.model_dump() == before
 
 
-@pytest.mark.parametrize("message", [RemoveMessage(id="1"), ChatMessage("x", role="critic")])
+@pytest.mark.parametrize("message", [RemoveMessage(id="1"), ChatMessage(content="x", role="critic")])
 def test_what_has_no_place(message: BaseMessage) -> None:
     with pytest.raises(MessageError, match=type(message).__name__):
         to_core([message])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -39,8 +40,8 @@ def ship(order_id: str) -> str:
 
 MODELS: dict[str, Callable[..., Any]] = {
     "openai": openai_model,
-    "anthropic-system": lambda script: anthropic_model("claude-opus-4-8", script),
-    "anthropic-suffix": lambda script: anthropic_model("claude-sonnet-5", script),
+    "anthropic-system": partial(anthropic_model, "claude-opus-4-8"),
+    "anthropic-suffix": partial(anthropic_model, "claude-sonnet-5"),
 }
 
 
@@ -131,6 +132,7 @@ async def test_the_same_call_in_every_way(way: str) -> None:
     else:
         await llm.abatch([history])
     assert told(model)[-1] == ['mode: "auto"']
+    assert session.ledger is not None
     assert len(session.ledger.epochs[0].errata) == 1
     assert (session.usage.fresh, session.usage.cache_read) == (10, 90)
 

@@ -18,7 +18,7 @@ CONFIG: RunnableConfig = {"configurable": {"thread_id": "t1"}}
 
 
 def started_agent(model: Scripted) -> Any:
-    agent = create_agent(model, [], middleware=[StateMiddleware(Shop, tag=TAG)], checkpointer=InMemorySaver())
+    agent: Any = create_agent(model, [], middleware=[StateMiddleware(Shop, tag=TAG)], checkpointer=InMemorySaver())
     agent.invoke({"messages": [HumanMessage("hello")], "pkv_state": a_shop()}, CONFIG)
     return agent
 

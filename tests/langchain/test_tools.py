@@ -22,7 +22,7 @@ from tests.langchain.support import TAG, Order, Scripted, Shop, a_shop, call, er
 CONFIG: RunnableConfig = {"configurable": {"thread_id": "t1"}}
 
 
-def patching(runtime: ToolRuntime, patch: Any, text: str = "done") -> Command[Any]:
+def patching(runtime: ToolRuntime[Any, Any], patch: Any, text: str = "done") -> Command[Any]:
     return Command(update={"pkv_state": patch, "messages": [ToolMessage(text, tool_call_id=runtime.tool_call_id)]})
 
 
@@ -63,13 +63,13 @@ def test_parallel_tools_merge_by_call_not_by_finish(seed: int) -> None:
     turnstile = Turnstile(finish)
 
     @tool
-    def set_total(name: str, total: int, runtime: ToolRuntime) -> Command[Any]:
+    def set_total(name: str, total: int, runtime: ToolRuntime[Any, Any]) -> Command[Any]:
         """Set the cart's total."""
         turnstile.pass_through(name)
         return patching(runtime, {"cart_total": total})
 
     @tool
-    def take_note(name: str, text: str, runtime: ToolRuntime) -> Command[Any]:
+    def take_note(name: str, text: str, runtime: ToolRuntime[Any, Any]) -> Command[Any]:
         """Note something."""
         turnstile.pass_through(name)
         return patching(runtime, {"notes[n1]": text})
@@ -89,7 +89,7 @@ def test_parallel_tools_merge_by_call_not_by_finish(seed: int) -> None:
 
 async def test_parallel_async_tools() -> None:
     @tool
-    async def set_total(total: int, runtime: ToolRuntime) -> Command[Any]:
+    async def set_total(total: int, runtime: ToolRuntime[Any, Any]) -> Command[Any]:
         """Set the cart's total."""
         return patching(runtime, {"cart_total": total})
 
@@ -103,7 +103,7 @@ def test_every_form_of_an_update() -> None:
     """Models as values, REMOVE, a whole state, a list of commands from one tool."""
 
     @tool
-    def step(which: str, runtime: ToolRuntime) -> Any:
+    def step(which: str, runtime: ToolRuntime[Any, Any]) -> Any:
         """Do one of several things."""
         if which == "add":
             return patching(runtime, {"orders[N1]": Order(id="N1", status="new"), "orders[M220]": REMOVE})
@@ -136,7 +136,7 @@ def test_a_bad_patch_is_told_to_the_model_and_to_the_application() -> None:
     """The state stays; all else that the tool returned is kept; the next patch works."""
 
     @tool
-    def set_status(path: str, runtime: ToolRuntime) -> Command[Any]:
+    def set_status(path: str, runtime: ToolRuntime[Any, Any]) -> Command[Any]:
         """Set an order's status."""
         return patching(runtime, {path: "delivered"}, text="handed over, receipt 77")
 
@@ -158,12 +158,12 @@ def test_a_bad_patch_is_told_to_the_model_and_to_the_application() -> None:
 
 def test_a_bad_patch_leaves_the_rest_of_its_step() -> None:
     @tool
-    def good(runtime: ToolRuntime) -> Command[Any]:
+    def good(runtime: ToolRuntime[Any, Any]) -> Command[Any]:
         """Change the mode."""
         return patching(runtime, {"mode": "auto"})
 
     @tool
-    def bad(runtime: ToolRuntime) -> Command[Any]:
+    def bad(runtime: ToolRuntime[Any, Any]) -> Command[Any]:
         """Change what is not there."""
         return patching(runtime, {"nothing": 1})
 
@@ -176,12 +176,12 @@ def test_parallel_patches_that_exclude_one_another() -> None:
     """The earlier call wins, the graph goes on, the application hears of it."""
 
     @tool
-    def cancel(runtime: ToolRuntime) -> Command[Any]:
+    def cancel(runtime: ToolRuntime[Any, Any]) -> Command[Any]:
         """Take an order out."""
         return patching(runtime, {"orders[K417]": REMOVE})
 
     @tool
-    def deliver(runtime: ToolRuntime) -> Command[Any]:
+    def deliver(runtime: ToolRuntime[Any, Any]) -> Command[Any]:
         """Deliver it."""
         return patching(runtime, {"orders[K417].status": "delivered"})
 
@@ -200,7 +200,7 @@ def test_a_tool_with_return_direct(bad: bool) -> None:
     """The agent ends without a model call; the erratum is told in the next turn."""
 
     @tool(return_direct=True)
-    def close(runtime: ToolRuntime) -> Command[Any]:
+    def close(runtime: ToolRuntime[Any, Any]) -> Command[Any]:
         """Close the matter."""
         return patching(runtime, {"nothing": 1} if bad else {"mode": "auto"}, text="closed")
 
@@ -220,12 +220,12 @@ def test_an_interrupt_between_parallel_tools(kind: str, tmp_path: Any) -> None:
     """One tool waits for a human, the other's patch waits with it; both are told in one erratum."""
 
     @tool
-    def ask(runtime: ToolRuntime) -> Command[Any]:
+    def ask(runtime: ToolRuntime[Any, Any]) -> Command[Any]:
         """Ask a human."""
         return patching(runtime, {"mode": interrupt("which mode?")})
 
     @tool
-    def deliver(runtime: ToolRuntime) -> Command[Any]:
+    def deliver(runtime: ToolRuntime[Any, Any]) -> Command[Any]:
         """Deliver it."""
         return patching(runtime, {"orders[K417]": Order(id="K417", status="delivered")})
 
@@ -283,7 +283,7 @@ def test_no_erratum_inside_tool_results() -> None:
     """R01: nothing stands between a call and its results."""
 
     @tool
-    def look(runtime: ToolRuntime) -> str:
+    def look(runtime: ToolRuntime[Any, Any]) -> str:
         """Look at an order."""
         return "in transit"
 

@@ -50,7 +50,7 @@ MODELS: dict[str, Callable[[list[Any]], tuple[BaseChatModel, Provider]]] = {
 
 
 @tool
-def ship(order_id: str, runtime: ToolRuntime) -> Command[Any]:
+def ship(order_id: str, runtime: ToolRuntime[Any, Any]) -> Command[Any]:
     """Mark an order as delivered."""
     answer = ToolMessage(f"{order_id} was handed over", tool_call_id=runtime.tool_call_id)
     return Command(update={"pkv_state": {f"orders[{order_id}].status": "delivered"}, "messages": [answer]})
@@ -161,7 +161,7 @@ def test_a_block_list_keeps_its_blocks() -> None:
 
 def test_a_system_prompt_of_the_agent_stands_in_front() -> None:
     model, provider = openai_model()
-    agent = create_agent(
+    agent: Any = create_agent(
         model, [], system_prompt="Be brief.", middleware=[StateMiddleware(Shop, instructions=POLICY, tag=TAG)]
     )
     agent.invoke(user("hello", pkv_state=a_shop()))
@@ -171,7 +171,7 @@ def test_a_system_prompt_of_the_agent_stands_in_front() -> None:
 def test_the_blocks_of_a_system_prompt_stay_blocks() -> None:
     model, provider = anthropic_model("claude-opus-4-8")
     marked = {"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}
-    agent = create_agent(
+    agent: Any = create_agent(
         model,
         [],
         system_prompt=SystemMessage([marked]),

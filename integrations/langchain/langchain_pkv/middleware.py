@@ -93,9 +93,9 @@ def _graph_state(schema: type[TrackedState] | None, on_conflict: Callable[[Notic
 class StateMiddleware(AgentMiddleware[Any, Any, Any]):
     """Keeps a model told about a typed state by appending errata instead of rewriting the prompt's head.
 
-    The state is given with a thread's first call, `agent.invoke({"messages": ..., "pkv_state": Shop(...)}, config)`, and
-    changed by path patches: `{"pkv_state": {"orders[K417].status": "delivered"}}` in a later input, in `update_state`,
-    in a node's return value or in a tool's `Command(update=...)`. Parallel writes merge in call order.
+    The state is given with a thread's first call, `agent.invoke({"messages": ..., "pkv_state": Shop(...)}, config)`,
+    and changed by path patches, `{"pkv_state": {"orders[K417].status": "delivered"}}`, in a later input, in
+    `update_state`, in a node's return value or in a tool's `Command(update=...)`. Parallel writes merge in call order.
 
     A tool's patch that does not fit is not applied: the tool's message says so to the model and becomes an error
     message, everything else the tool returned is kept, and a notice `patch_refused` is reported. A bad update in the

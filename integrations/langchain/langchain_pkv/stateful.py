@@ -28,7 +28,7 @@ from langchain_pkv._profiles import model_profile
 from langchain_pkv._usage import usage_of
 from pkv_agents import AgentSession, MissingSessionKeyError, SessionError, TurnPlan, Usage
 
-SessionSource = AgentSession | Callable[[RunnableConfig], AgentSession]
+SessionSource = AgentSession[Any] | Callable[[RunnableConfig], AgentSession[Any]]
 
 
 def with_state(model: BaseChatModel, session: SessionSource) -> StatefulChatModel:
@@ -81,7 +81,7 @@ class StatefulChatModel(BaseChatModel):
             return self
         return self.model_copy(update={"session": self._resolve(ensure_config(config))})
 
-    def _resolve(self, config: RunnableConfig) -> AgentSession:
+    def _resolve(self, config: RunnableConfig) -> AgentSession[Any]:
         try:
             session = self.session(config)
         except MissingSessionKeyError:
@@ -95,7 +95,7 @@ class StatefulChatModel(BaseChatModel):
             raise MissingSessionKeyError(
                 f"no session for this run: the resolver returned {type(session).__name__}, not an AgentSession"
             )
-        return session
+        return cast("AgentSession[Any]", session)
 
     def invoke(
         self,
@@ -143,8 +143,8 @@ class StatefulChatModel(BaseChatModel):
 
     # The call itself.
 
-    def _plan(self, messages: Sequence[BaseMessage]) -> tuple[AgentSession, TurnPlan, list[BaseMessage]]:
-        session = self._for_run(None).session
+    def _plan(self, messages: Sequence[BaseMessage]) -> tuple[AgentSession[Any], TurnPlan, list[BaseMessage]]:
+        session = cast("AgentSession[Any]", self._for_run(None).session)
         profile, _ = model_profile(self.inner)
         core = to_core(messages)
         plan = session.plan(core, profile=profile)
