@@ -25,11 +25,6 @@ def test_the_core_loads_no_framework() -> None:
     assert loaded_by("import pkv_agents") & HEAVY == set()
 
 
-@pytest.mark.parametrize("package", ["pkv_agents.local", "pkv_agents.kv"])
-def test_the_local_packages_load_torch_only_when_used(package: str) -> None:
-    assert loaded_by(f"import {package}") & {"torch", "transformers", "langchain_core", "llama_index"} == set()
-
-
 def test_the_langchain_adapter_loads_no_torch() -> None:
     assert loaded_by("import langchain_pkv") & {"torch", "transformers", "llama_index"} == set()
 

@@ -37,8 +37,8 @@ MAY_IMPORT = {
     ROOT_PACKAGE: {BASE, MIDDLE, SESSION, OUTER},
 }
 
-CORE_LIBRARIES = {"pydantic", "pydantic_core", "rich", "typing_extensions"}
-LOCAL_LIBRARIES = CORE_LIBRARIES | {"jinja2", "llguidance", "numpy", "safetensors", "tokenizers", "torch"}
+CORE_LIBRARIES = {"pydantic", "pydantic_core", "typing_extensions"}
+LOCAL_LIBRARIES = CORE_LIBRARIES | {"jinja2", "llguidance", "numpy", "torch"}
 ADAPTER_LIBRARIES = {
     "langchain_pkv": {"langchain", "langchain_core", "langgraph", "pydantic", "pydantic_core", "typing_extensions"},
     "llama_index.llms.pkv": {"llama_index", "pydantic", "pydantic_core", "typing_extensions"},

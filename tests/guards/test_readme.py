@@ -73,7 +73,7 @@ def test_the_snippets_run_and_the_prefix_holds(
     assert len(code) == 3
     namespace: dict[str, object] = {"__name__": "readme"}
     for snippet in code:
-        exec(compile(snippet, "README.md", "exec"), namespace)
+        exec(compile(snippet, "README.md", "exec", dont_inherit=True), namespace)
 
     assert len(requests) == 4
     for first, second in (requests[:2], requests[2:]):

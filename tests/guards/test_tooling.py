@@ -19,7 +19,6 @@ MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 TARGETS = set(re.findall(r"^([a-z][a-z-]*):", MAKEFILE, flags=re.MULTILINE))
 
 NOT_IMPORTED = {
-    ("pkv-agents", "jinja2"): "transformers renders chat templates with it and does not bring it",
     ("llama-index-llms-pkv", "llama-index-core"): "the namespace that the adapter will stand in; no adapter yet",
     ("llama-index-llms-pkv", "pkv-agents"): "no adapter yet",
 }
