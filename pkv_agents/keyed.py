@@ -79,7 +79,10 @@ class KeyedList(list[T], Generic[T]):
         return next((item for item in self if self._key_of(item) == key), None)
 
     def _key_of(self, item: object) -> str:
-        return key_text(getattr(item, self.key, None)) or ""
+        text = key_text(getattr(item, self.key, None))
+        if text is None:
+            raise StateError(f"an item ({type(item).__name__}) has no usable {self.key!r}; set it")
+        return text
 
     @overload
     def __getitem__(self, index: SupportsIndex, /) -> T: ...

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from ._schema import ANYTHING, Node, model_spec
 from ._validation import state_error
 from .errors import StateError
-from .keyed import KeyedList, key_text
+from .keyed import key_text
 from .paths import Segment, join_field, join_key, parse_path
 from .state import TrackedState
 
@@ -138,7 +138,7 @@ def _keyed(values: list[Any], tree: _Tree, path: str, key: str, node: Node) -> l
             made[name] = _child(made[name], child, entry, node.item or ANYTHING)
         else:
             raise StateError(f"{path} has no entry {name!r}; set {entry} whole to add it")
-    return KeyedList[Any].of(made.values(), key)
+    return list(made.values())  # its model validates it, and makes it a KeyedList again
 
 
 def _with_key(value: object, key: str, name: str, entry: str) -> object:

@@ -101,7 +101,9 @@ def test_look_alikes_are_neutralised(text: str) -> None:
     assert neutralise(made) == made
 
 
-@pytest.mark.parametrize("text", ["", "<statement>", "a < b", "state-update", "<b>", "<states>", "x<state1", "&lt;state"])
+@pytest.mark.parametrize(
+    "text", ["", "<statement>", "a < b", "state-update", "<b>", "<states>", "x<state1", "&lt;state"]
+)
 def test_other_text_is_left_alone(text: str) -> None:
     assert neutralise(text) == text
 

@@ -28,7 +28,6 @@ from pkv_agents import (
     snapshot,
 )
 
-
 LEAK = "hush-8842"
 
 
@@ -44,7 +43,7 @@ class Order(BaseModel):
 
 class Person(BaseModel):
     name: str
-    boss: Optional["Person"] = None  # noqa: UP045 (a forward reference in a union needs the old form)
+    boss: Optional[Person] = None  # noqa: UP045 (a forward reference in a union needs the old form)
 
 
 class Shop(TrackedState):
@@ -134,7 +133,7 @@ def _assign(name: str, value: object) -> Callable[[Shop], object]:
         (_patch("[0]", 1), ["must begin with a field"]),
         (_patch("orders[", 1), ["cannot be read at character 6"]),
         (_patch("", 1), ["empty path"]),
-        (_patch("notes[\"a]", 1), ["cannot be read"]),
+        (_patch('notes["a]', 1), ["cannot be read"]),
         (lambda shop: apply_patch(shop, {"owner": None, "owner.status": "x"}), ["patched twice"]),
         (lambda _: Shop(total="x"), ["total (str)"]),  # pyright: ignore
         (lambda _: Shop(totl=1), ["totl (int)", "declare the field"]),  # pyright: ignore
@@ -319,7 +318,7 @@ def test_rules_over_two_fields_see_both_parts_of_a_patch() -> None:
         high: int = 1
 
         @model_validator(mode="after")
-        def ordered(self) -> "Span":
+        def ordered(self) -> Span:
             if self.low > self.high:
                 raise ValueError("low is above high")
             return self
