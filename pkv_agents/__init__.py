@@ -38,7 +38,7 @@ from .patch import REMOVE, apply_patch
 from .planning import commit, plan
 from .profiles import ANTHROPIC, ANTHROPIC_MID_SYSTEM, GENERIC, LOCAL, OPENAI, OPENAI_5_6, Profile, profile_for
 from .session import AgentSession
-from .snapshot import LeafMeta, Snapshot
+from .snapshots import LeafMeta, Snapshot
 from .state import TrackedState
 from .stores import MemoryStore, SQLiteStore
 from .tokens import estimate_tokens

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 from .diff import Change
 from .errors import LedgerError
 from .ledger import LEDGER_VERSION, Anchor, Epoch, Erratum, Ledger
-from .snapshot import LeafMeta, Snapshot
+from .snapshots import LeafMeta, Snapshot
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from .ledger import Epoch
 from .messages import Message
 from .notices import Notice
 from .paths import is_below
-from .snapshot import PLAIN, Snapshot
+from .snapshots import PLAIN, Snapshot
 from .tokens import estimate_message_tokens, estimate_tokens
 
 INSTRUCTIONS_CHANGED = "instructions_changed"

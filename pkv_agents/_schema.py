@@ -28,7 +28,7 @@ from ._scalars import SCALARS
 from .errors import SchemaError
 from .markers import MARKERS, Hidden, Marker, Pinned, Tracked, Untrusted, Volatile
 from .paths import is_field_name
-from .snapshot import PLAIN, LeafMeta
+from .snapshots import PLAIN, LeafMeta
 
 RESERVED_PREFIX = "pkv_"
 _KEYS: tuple[type, ...] = (str, int, Enum, UUID)

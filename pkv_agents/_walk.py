@@ -14,7 +14,7 @@ from ._schema import ANYTHING, Node, model_spec
 from .errors import StateError
 from .keyed import key_text
 from .paths import join_field, join_key
-from .snapshot import PLAIN, LeafMeta, Snapshot
+from .snapshots import PLAIN, LeafMeta, Snapshot
 
 
 @dataclass(slots=True)

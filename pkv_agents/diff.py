@@ -10,7 +10,7 @@ from json import loads
 from typing import Literal
 
 from .paths import is_below, prefixes
-from .snapshot import PLAIN, Snapshot
+from .snapshots import PLAIN, Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from .diff import Change
 from .errors import SessionError
 from .escape import neutralise
-from .snapshot import PLAIN, Snapshot
+from .snapshots import PLAIN, Snapshot
 
 _TAG = re.compile(r"[a-z2-7]{4}")
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"

@@ -16,7 +16,7 @@ from typing import Literal, NewType, cast
 from .diff import Change
 from .errors import MessageError
 from .messages import Message, Part
-from .snapshot import Snapshot
+from .snapshots import Snapshot
 
 Anchor = NewType("Anchor", str)
 Carrier = Literal["system", "user_suffix"]

@@ -21,7 +21,7 @@ from .ledger import MAX_EPOCHS, ROOT, Anchor, Epoch, Erratum, Ledger, chain
 from .messages import Message
 from .notices import Notice
 from .profiles import Profile
-from .snapshot import Snapshot
+from .snapshots import Snapshot
 from .state import TrackedState
 from .tokens import estimate_tokens
 from .turnplan import DEFAULT_POLICY, Insertion, RebasePolicy, TurnPlan

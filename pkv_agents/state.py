@@ -118,9 +118,9 @@ def _check(state: TrackedState, only: str | None = None) -> None:
 
     A default is not validated by pydantic, so a default list becomes a KeyedList here.
     """
-    values = state.__dict__
+    values: dict[str, Any] = vars(state)  # the fields themselves: assigning here validates nothing again
     for name, node in model_spec(type(state)).fields:
         if name in values and only in (None, name):
             check_value(values[name], name, node)
-            if node.key is not None and type(values[name]) is list:
+            if node.key is not None and isinstance(values[name], list) and getattr(values[name], "key", "") != node.key:
                 values[name] = KeyedList[Any].of(values[name], node.key)

@@ -8,7 +8,7 @@ from .diff import Change
 from .ledger import Carrier, Epoch, Erratum
 from .notices import Notice
 from .profiles import Profile
-from .snapshot import Snapshot
+from .snapshots import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

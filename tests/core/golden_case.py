@@ -1,5 +1,6 @@
 """One fixed conversation over every kind of field; run as a program it prints the exact bytes of its wire."""
 
+# ruff: noqa: RUF012 (pydantic copies the defaults of a model)
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, time, timedelta, timezone

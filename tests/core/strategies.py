@@ -48,7 +48,9 @@ HOSTILE = (
 
 def examples(factor: float) -> settings:
     """The profile's number of examples, scaled for one test."""
-    return settings(max_examples=max(5, int(settings.default.max_examples * factor)))  # pyright: ignore
+    default = settings.default
+    assert default is not None
+    return settings(max_examples=max(5, int(default.max_examples * factor)))
 
 
 texts = st.one_of(st.sampled_from(HOSTILE), st.text(st.characters(codec="utf-8"), max_size=12))

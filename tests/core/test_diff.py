@@ -1,5 +1,6 @@
 """diff and fold: what is told is what is true, and no more than has to be told."""
 
+# ruff: noqa: RUF012 (pydantic copies the defaults of a model)
 from __future__ import annotations
 
 from datetime import datetime, timedelta
@@ -131,7 +132,10 @@ def lines(one: Basket, two: Basket) -> list[str]:
             id="optional model there",
         ),
         pytest.param(
-            Basket(notes={"a": "1", "b": "2"}), Basket(notes={"b": "3"}), ['notes[b]: "3"', "notes[a]: removed"], id="dict"
+            Basket(notes={"a": "1", "b": "2"}),
+            Basket(notes={"b": "3"}),
+            ['notes[b]: "3"', "notes[a]: removed"],
+            id="dict",
         ),
     ],
 )  # fmt: skip

@@ -1,5 +1,6 @@
 """Values are data (I5): nothing that is rendered can forge, close or inject, and nothing that others write can pass."""
 
+# ruff: noqa: RUF012 (pydantic copies the defaults of a model)
 from __future__ import annotations
 
 import json

@@ -27,7 +27,7 @@ from pkv_agents import (
     snapshot,
     wire,
 )
-from tests.core.strategies import HOSTILE, SECRET, TAG, Kind, believed, fields_of, schemas
+from tests.core.strategies import HOSTILE, SECRET, TAG, Kind, believed, examples, fields_of, schemas
 
 PROFILES = (OPENAI, GENERIC, ANTHROPIC_MID_SYSTEM)
 
@@ -221,6 +221,6 @@ class History(RuleBasedStateMachine):
 
 TestHistory = History.TestCase
 TestHistory.settings = settings(
-    max_examples=settings.default.max_examples,  # pyright: ignore[reportOptionalMemberAccess]
+    max_examples=examples(2).max_examples,
     stateful_step_count=20,
 )

@@ -1,5 +1,6 @@
 """Planning: where an erratum may stand, what is replayed, and what happens when the history is not what it was."""
 
+# ruff: noqa: RUF012 (pydantic copies the defaults of a model)
 from __future__ import annotations
 
 import itertools

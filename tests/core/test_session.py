@@ -21,6 +21,7 @@ from pkv_agents import (
     AgentSession,
     ConflictError,
     Hidden,
+    KeyedList,
     Ledger,
     LedgerError,
     MemoryStore,
@@ -51,13 +52,13 @@ class Order(BaseModel):
 
 
 class Shop(TrackedState):
-    orders: Annotated[list[Order], Tracked(key="id")] = [Order(id="4471")]
+    orders: Annotated[KeyedList[Order], Tracked(key="id")] = KeyedList([Order(id="4471")])
     mode: str = "plan"
     token: Annotated[str, Hidden()] = "hush-8842"
 
 
 def make(state: Shop | None = None, *, store: SessionStore | None = None, key: str = "user-42") -> AgentSession[Shop]:
-    state = state if state is not None else Shop(orders=[Order(id="4471")])
+    state = state if state is not None else Shop(orders=KeyedList([Order(id="4471")]))
     return AgentSession(state, key=key, instructions="Be kind.", store=store, profile=OPENAI, tag=TAG)
 
 
@@ -69,7 +70,7 @@ class TestSession:
     def test_the_first_lines_that_a_user_writes(self) -> None:
         session = make()
         session.commit(session.plan(HELLO), usage={"prompt_tokens": 10, "completion_tokens": 1})
-        session.state.orders["4471"].status = "delivered"  # pyright: ignore
+        session.state.orders["4471"].status = "delivered"
         turn = session.plan(LATER)
         assert wire(turn, LATER)[-1].text.splitlines()[1] == 'orders[4471].status: "delivered"'
         session.commit(turn)
@@ -151,9 +152,10 @@ class TestSession:
         strict = AgentSession(Shop(), key="k", strict=True, profile=GENERIC)
         strict.commit(strict.plan(HELLO))
         strict.state.mode = "auto"
-        for _ in range(2):
-            with pytest.raises(StrictNoticeError, match="erratum_waits") as caught:
-                strict.plan(answered)
+        with pytest.raises(StrictNoticeError, match="erratum_waits"):
+            strict.plan(answered)
+        with pytest.raises(StrictNoticeError, match="erratum_waits") as caught:
+            strict.plan(answered)
         assert caught.value.notice.code == "erratum_waits"
         strict.rebase()
         assert strict.plan(HELLO).rebased == "requested"
@@ -239,7 +241,7 @@ class TestStores:
 def test_sqlite_errors_are_ours(tmp_path: Path) -> None:
     broken = tmp_path / "x.db"
     broken.write_bytes(b"not a database" * 100)
-    with pytest.raises(StoreError, match="x.db"):
+    with pytest.raises(StoreError, match=r"x\.db"):
         SQLiteStore(broken)
     store = SQLiteStore(tmp_path / "y.db")
     store.close()
@@ -339,7 +341,9 @@ def test_a_damaged_ledger_is_our_error(damage: dict[str, object]) -> None:
             id="gemini",
         ),
         pytest.param(
-            {"inputTokens": 30, "cacheReadInputTokens": 20, "outputTokens": 4}, Usage(30, 20, None, None, 4), id="bedrock"
+            {"inputTokens": 30, "cacheReadInputTokens": 20, "outputTokens": 4},
+            Usage(30, 20, None, None, 4),
+            id="bedrock",
         ),
         pytest.param(
             SimpleNamespace(prompt_tokens=30, cached_tokens=20, output_tokens=4, text="x"),
@@ -408,7 +412,9 @@ def test_append_text_keeps_the_parts() -> None:
 
 def test_r39_a_policy_that_quotes_a_value_is_not_changed_with_the_field() -> None:
     policy = 'Orders with status "in transit" cannot be cancelled.'
-    session = AgentSession(Shop(orders=[Order(id="1")]), key="k", instructions=policy, profile=OPENAI, tag=TAG)
+    session = AgentSession(
+        Shop(orders=KeyedList([Order(id="1")])), key="k", instructions=policy, profile=OPENAI, tag=TAG
+    )
     session.commit(session.plan(HELLO))
     session.update({"orders[1].status": "delivered"})
     sent = wire(session.plan(LATER), LATER)
