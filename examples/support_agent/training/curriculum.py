@@ -1,0 +1,79 @@
+"""What is trained when: from one rule beside one field to the whole policy with errata.
+
+Full prompts alone stay at chance for thousands of decisions on a model of this size; easy forms first, and the next
+level when the last one is mastered, is what works.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from ..worlds import Size
+from .rows import Head, RowPlan
+
+LEVELS = 5
+_CALM = (0.3, 0.45, 0.2, 0.05)
+_BUSY = (0.15, 0.4, 0.3, 0.15)
+_LATEST = (0.12, 0.25, 0.42, 0.62)  # the share of the training after which a level is left at the latest
+
+
+@dataclass(slots=True)
+class Curriculum:
+    """Where the training stands; every worker holds the same values, since hits are summed over all of them.
+
+    Attributes:
+        level: The hardest level that is drawn.
+        accuracy: A running mean of the decisions on each level.
+    """
+
+    level: int
+    accuracy: list[float]
+    mastered: float = 0.9
+
+    @classmethod
+    def start(cls, level: int = 0) -> Curriculum:
+        """A training that begins at `level`."""
+        return cls(level, [0.0] * LEVELS)
+
+    def update(self, hits: list[float], counts: list[float], progress: float) -> None:
+        """Take in a step's hits and decisions a level, and go up a level when it is time."""
+        for level in range(LEVELS):
+            if counts[level]:
+                share = min(0.3, counts[level] / 600)
+                self.accuracy[level] += share * (hits[level] / counts[level] - self.accuracy[level])
+        late = sum(progress > limit for limit in _LATEST)
+        if self.level < LEVELS - 1 and (self.accuracy[self.level] > self.mastered or late > self.level):
+            self.level += 1
+
+    def draw(self, rng: random.Random) -> RowPlan:
+        """The kind of row to draw now: mostly the hardest level, some of the one below, a few of all others."""
+        draw = rng.random()
+        level = self.level
+        if level and draw > 0.6:
+            level = level - 1 if draw < 0.85 else rng.randrange(level)
+        return _plan(rng, level)
+
+
+def _plan(rng: random.Random, level: int) -> RowPlan:
+    head = _head(rng)
+    if level == 0:
+        size = Size(topics=1, orders=rng.choice((1, 2)), prose=0.0, turns=4, changes=_CALM, irrelevant=0.1)
+        return RowPlan(size, head, tools=False, keep=0.0, branches=12, level=0)
+    if level == 1:
+        size = Size(topics=rng.choice((2, 3)), orders=rng.choice((1, 2)), prose=0.0, turns=5, changes=_CALM)
+        return RowPlan(size, head, tools=False, keep=0.2, branches=24, level=1)
+    if level == 2:
+        size = Size(topics=rng.choice((4, 5, 6)), orders=rng.choice((2, 3)), prose=0.05, turns=6, changes=_BUSY)
+        return RowPlan(size, head, tools=rng.random() < 0.5, keep=0.5, branches=36, level=2)
+    if level == 3:
+        size = Size(topics=rng.choice((8, 10, 12)), orders=3, prose=0.1, turns=7, changes=_BUSY)
+        return RowPlan(size, head, keep=rng.choice((0.6, 1.0)), branches=48, level=3)
+    size = Size(topics=rng.choice((10, 12)), orders=3, prose=rng.choice((0.6, 1.0)), turns=10, changes=_BUSY)
+    return RowPlan(size, head, branches=60, level=4)
+
+
+def _head(rng: random.Random) -> Head:
+    if rng.random() < 0.72:
+        return "errata"
+    return "end" if rng.random() < 0.65 else "top"
