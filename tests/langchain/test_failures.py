@@ -151,7 +151,7 @@ from tests.langchain.support import Scripted, Shop, a_shop, wire_of
 updates = [a_shop(), {"orders[K417].status": "delivered", "notes": {"b": "2", "a": "1"}}, {"mode": "auto"}, {}]
 model = Scripted()
 with SqliteSaver.from_conn_string(sys.argv[1]) as saver:
-    agent: Any = create_agent(model, [], middleware=[StateMiddleware(Shop)], checkpointer=saver)
+    agent = create_agent(model, [], middleware=[StateMiddleware(Shop)], checkpointer=saver)
     config = {"configurable": {"thread_id": "t1"}}
     for turn in map(int, sys.argv[2:]):
         agent.invoke({"messages": [HumanMessage(f"turn {turn}")], "pkv_state": updates[turn]}, config)

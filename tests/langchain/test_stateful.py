@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.prompts import ChatPromptTemplate
@@ -14,10 +15,10 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
 from pydantic import BaseModel
 
-from langchain_pkv import StatefulChatModel, with_state
+from langchain_pkv import StatefulChatModel, StateMiddleware, with_state
 from pkv_agents import AgentSession, MissingSessionKeyError, SessionError
 from tests.langchain.providers import anthropic_model, assert_append_only, assert_legal_for_anthropic, openai_model
-from tests.langchain.support import TAG, Scripted, a_shop, call, errata_in, wire_of
+from tests.langchain.support import TAG, Scripted, Shop, a_shop, call, errata_in, wire_of
 
 POLICY = "You are the shop's assistant."
 
@@ -148,7 +149,9 @@ class TestResolver:
     def config(self, user: str) -> RunnableConfig:
         return {"configurable": {"user": user}}
 
-    @pytest.mark.parametrize("way", ["invoke", "stream", "batch", "ainvoke", "astream", "abatch", "chain", "bound"])
+    @pytest.mark.parametrize(
+        "way", ["invoke", "stream", "events", "batch", "ainvoke", "astream", "aevents", "abatch", "chain", "bound"]
+    )
     async def test_picks_by_the_runs_config(self, way: str) -> None:
         model = Scripted()
         llm, config = self.llm(model), self.config("bob")
@@ -156,6 +159,10 @@ class TestResolver:
             llm.invoke("hi", config)
         elif way == "stream":
             list(llm.stream("hi", config))
+        elif way == "events":
+            list(llm.stream_events("hi", config, version="v3"))
+        elif way == "aevents":
+            _ = [event async for event in llm.astream_events("hi", config, version="v2")]
         elif way == "batch":
             llm.batch(["hi"], config)
         elif way == "ainvoke":
@@ -225,6 +232,12 @@ def test_the_inner_model_is_left_alone() -> None:
     assert wire_of(history) == [("human", '"hi"')]
     assert model.invoke("plain").text == "ok"
     assert [message.type for message in model.requests[-1]] == ["human"]
+
+
+def test_not_both_with_state_and_the_middleware() -> None:
+    agent: Any = create_agent(with_state(Scripted(), a_session()), [], middleware=[StateMiddleware(Shop)])
+    with pytest.raises(SessionError, match="with_state already"):
+        agent.invoke({"messages": [HumanMessage("hi")], "pkv_state": a_shop()})
 
 
 def test_a_model_that_cannot_stream() -> None:

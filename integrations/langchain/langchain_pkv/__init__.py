@@ -7,8 +7,9 @@ llm = LocalChatModel(local=LocalModel(model, tokenizer))
 
 from typing import TYPE_CHECKING, Any
 
-from langchain_pkv._ledger import LedgerRecord, read_ledger
-from langchain_pkv.middleware import ModelCall, StateMiddleware, read_state
+from langchain_pkv._ledger import LedgerRecord, read_ledger, rebase_update
+from langchain_pkv._state import read_state
+from langchain_pkv.middleware import ModelCall, StateMiddleware
 from langchain_pkv.stateful import StatefulChatModel, with_state
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ __all__ = [
     "StatefulChatModel",
     "read_ledger",
     "read_state",
+    "rebase_update",
     "with_state",
 ]
 

@@ -12,7 +12,7 @@ import binascii
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
 from langchain_pkv._messages import compact_json
@@ -21,6 +21,7 @@ from pkv_agents import Ledger, LedgerError, Usage
 LEDGER_CHANNEL = "pkv_ledger"
 STATE_CHANNEL = "pkv_state"
 _FORMAT = "pkv-langgraph/1"
+_MAX_TOLD = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +32,26 @@ class LedgerRecord:
         ledger: What the model has been told, and where.
         usage: The sum over all model calls of the thread.
         calls: The number of model calls.
+        told: The causes of notices that were reported, so that each is reported once.
+        rebase: Why a new epoch was asked for, or None.
     """
 
     ledger: Ledger
     usage: Usage
     calls: int
+    told: tuple[str, ...] = ()
+    rebase: str | None = None
 
 
 def pack(record: LedgerRecord) -> dict[str, Any]:
     """The channel's value."""
-    data = {"ledger": record.ledger.to_dict(), "usage": asdict(record.usage), "calls": record.calls}
+    data = {
+        "ledger": record.ledger.to_dict(),
+        "usage": asdict(record.usage),
+        "calls": record.calls,
+        "told": record.told[-_MAX_TOLD:],
+        "rebase": record.rebase,
+    }
     packed = zlib.compress(compact_json(data).encode(), 6)
     return {"format": _FORMAT, "data": base64.b64encode(packed).decode("ascii")}
 
@@ -57,7 +68,8 @@ def unpack(value: Mapping[str, Any] | None) -> LedgerRecord | None:
         raise LedgerError(f"{LEDGER_CHANNEL}: unknown format {value.get('format')!r}, this version reads {_FORMAT!r}")
     try:
         data = json.loads(zlib.decompress(base64.b64decode(value["data"], validate=True)))
-        return LedgerRecord(Ledger.from_dict(data["ledger"]), Usage(**data["usage"]), data["calls"])
+        ledger, usage = Ledger.from_dict(data["ledger"]), Usage(**data["usage"])
+        return LedgerRecord(ledger, usage, data["calls"], tuple(data["told"]), data["rebase"])
     except (KeyError, TypeError, ValueError, binascii.Error, zlib.error) as error:
         raise LedgerError(f"{LEDGER_CHANNEL}: the saved ledger cannot be read: {error}") from error
 
@@ -75,3 +87,22 @@ def read_ledger(values: Mapping[str, Any]) -> LedgerRecord | None:
         LedgerError: If the ledger cannot be read.
     """
     return unpack(cast("Mapping[str, Any] | None", values.get(LEDGER_CHANNEL)))
+
+
+def rebase_update(values: Mapping[str, Any], reason: str = "requested") -> dict[str, Any]:
+    """Ask for a new epoch with the thread's next model call: errata are folded into a new baseline.
+
+        agent.update_state(config, rebase_update(agent.get_state(config).values, "the policy changed"))
+
+    Args:
+        values: The state of the thread.
+        reason: Why; it is recorded and reported.
+
+    Returns:
+        An update of the thread's state; an empty one for a thread without a model call.
+
+    Raises:
+        LedgerError: If the ledger cannot be read.
+    """
+    record = read_ledger(values)
+    return {} if record is None else {LEDGER_CHANNEL: pack(replace(record, rebase=reason))}

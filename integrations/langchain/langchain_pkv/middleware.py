@@ -6,26 +6,28 @@ model's answer: a call that fails leaves everything as it was, and a fork of the
 
 The messages of the thread stay the application's: errata are put on the request only.
 """
-# No `from __future__ import annotations`: LangGraph evaluates the annotations of the state class made here.
+
+from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, NotRequired, TypeVar, cast
+from typing import Any, cast
 
-from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
-from langchain.agents.middleware.types import ExtendedModelResponse, PrivateStateAttr, ToolCallRequest
+from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
+from langchain.agents.middleware.types import ExtendedModelResponse, ToolCallRequest
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, ToolMessage
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
-from langchain_pkv._channel import StateChannel, StateData, load
 from langchain_pkv._guard import checked_result
-from langchain_pkv._ledger import LEDGER_CHANNEL, STATE_CHANNEL, LedgerRecord, pack, unpack
-from langchain_pkv._messages import compact_json, head, head_text, join_instructions, place, to_core
+from langchain_pkv._ledger import LEDGER_CHANNEL, LedgerRecord, pack, unpack
+from langchain_pkv._messages import head, head_text, join_instructions, place, to_core
 from langchain_pkv._profiles import model_profile
+from langchain_pkv._state import graph_state, read_state
 from langchain_pkv._usage import usage_of
+from langchain_pkv.stateful import StatefulChatModel
 from pkv_agents import (
     DEFAULT_POLICY,
     LedgerError,
@@ -33,6 +35,7 @@ from pkv_agents import (
     Profile,
     RebasePolicy,
     SchemaError,
+    SessionError,
     StateError,
     StrictNoticeError,
     TrackedState,
@@ -44,7 +47,6 @@ from pkv_agents import (
 
 _log = logging.getLogger("pkv_agents")
 
-StateT = TypeVar("StateT", bound=TrackedState)
 ToolResult = ToolMessage | Command[Any]
 StateSource = TrackedState | Callable[[Runtime[Any]], TrackedState]
 
@@ -73,23 +75,6 @@ class _Turn:
     request: ModelRequest[Any]
 
 
-def _graph_state(schema: type[TrackedState] | None, on_conflict: Callable[[Notice], None] | None) -> type[Any]:
-    """The channels that the middleware adds to the graph."""
-    if schema is None:
-
-        class PkvAppState(AgentState[Any]):
-            pkv_ledger: NotRequired[Annotated[dict[str, Any], PrivateStateAttr]]
-
-        return PkvAppState
-    channel = StateChannel(schema, on_conflict)
-
-    class PkvState(AgentState[Any]):
-        pkv_state: NotRequired[Annotated[dict[str, Any], channel]]
-        pkv_ledger: NotRequired[Annotated[dict[str, Any], PrivateStateAttr]]
-
-    return PkvState
-
-
 class StateMiddleware(AgentMiddleware[Any, Any, Any]):
     """Keeps a model told about a typed state by appending errata instead of rewriting the prompt's head.
 
@@ -110,9 +95,9 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
         state: Where the state is when the application owns it: an object, or a callable that takes LangGraph's
             `Runtime` (whose `context` can name the user). Then the graph has no channel `pkv_state`.
         profile: What the provider's cache and messages allow; found by the model when None.
-        on_notice: Called with every notice.
+        on_notice: Called with every notice, once for each cause.
         strict: Raise `StrictNoticeError` at a notice; for tests and CI.
-        on_call: Called after every model call that succeeded, with what was planned and reported.
+        on_call: Called after every model call that succeeded, with what was planned and reported. It must not raise.
         tag: The tag of the state blocks, four characters of `a-z2-7`; random for each thread when None.
         rebase_policy: When errata are folded into a new baseline.
     """
@@ -147,7 +132,7 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
         self._models_seen: set[str] = set()
         # A strict session must fail on a conflict; the channel cannot raise, so it remembers the conflict as refused.
         on_conflict = None if strict else self._report
-        self.state_schema = _graph_state(None if state is not None else schema, on_conflict)
+        self.state_schema = graph_state(None if state is not None else schema, on_conflict)
 
     # Model calls: a pure preparation, the call, a pure commit.
 
@@ -166,6 +151,8 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
         return self._finish(turn, await handler(turn.request))
 
     def _prepare(self, request: ModelRequest[Any]) -> _Turn:
+        if isinstance(request.model, StatefulChatModel):
+            raise SessionError("the agent's model is wrapped by with_state already: use StateMiddleware or with_state")
         values = cast("Mapping[str, Any]", request.state)
         record = self._record(values)
         messages = request.messages
@@ -181,9 +168,12 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
             instructions=join_instructions(head_text(own), self._instructions),
             tag=self._tag,
             policy=self._policy,
+            rebase=record.rebase if record else None,
         )
+        told = record.told if record else ()
         for notice in turn_plan.notices:
-            self._report(notice)
+            if _cause(turn_plan, notice) not in told:
+                self._report(notice)
         sent = request.override(
             system_message=head(turn_plan, [*own, *cast("list[Any]", messages[: turn_plan.leading])]),
             messages=cast("list[Any]", place(turn_plan, messages, core)),
@@ -195,7 +185,9 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
         old = turn.record
         total = old.usage + usage if old and usage else usage or (old.usage if old else Usage())
         ledger = commit(old.ledger if old else None, turn.plan)
-        record = LedgerRecord(ledger, total, (old.calls if old else 0) + 1)
+        causes = (_cause(turn.plan, notice) for notice in turn.plan.notices)
+        told = tuple(dict.fromkeys((*(old.told if old else ()), *causes)))
+        record = LedgerRecord(ledger, total, (old.calls if old else 0) + 1, told)
         if self._on_call is not None:
             own = turn.request.system_message
             sent = (*([own] if own else []), *turn.request.messages)
@@ -227,9 +219,9 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _profile_of(self, model: BaseChatModel) -> Profile:
         profile, notices = model_profile(model)
-        if profile.name not in self._models_seen:
-            self._models_seen.add(profile.name)
-            for notice in notices:
+        for notice in notices:
+            if notice.path not in self._models_seen:
+                self._models_seen.add(notice.path)
                 self._report(notice)
         return profile
 
@@ -250,11 +242,16 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
         return checked_result(schema, request, result, self._report)
 
     def _report(self, notice: Notice) -> None:
-        _log.warning("%s: %s", notice.code, notice.message)
+        _log.warning("%s", notice)
         if self._on_notice is not None:
             self._on_notice(notice)
-        if self._strict:
+        if self._strict and notice.code != "rebase_requested":
             raise StrictNoticeError(notice)
+
+
+def _cause(plan: TurnPlan, notice: Notice) -> str:
+    """A notice is reported once for each cause: its code and path in one epoch."""
+    return f"{plan.epoch.number}/{notice.code}/{notice.path}"
 
 
 _NO_LEDGER = Notice(
@@ -264,36 +261,3 @@ _NO_LEDGER = Notice(
     mend="compile the agent with a checkpointer and call it with the thread's id, so that the ledger is kept",
     message="the conversation has answers but no ledger: is there a checkpointer?",
 )
-
-
-def read_state(schema: type[StateT], values: Mapping[str, Any]) -> StateT:
-    """Read the tracked state out of the graph's state, in a tool, in a node or from `agent.get_state(config).values`.
-
-    Args:
-        schema: The class of the state.
-        values: The graph's state, for example a tool's `runtime.state`.
-
-    Returns:
-        A fresh instance. To change the state return a patch; changing the instance changes nothing.
-
-    Raises:
-        StateError: If there is no state yet, if it does not fit the schema, or if the last update was refused.
-    """
-    data = values.get(STATE_CHANNEL)
-    refused = data.refused if isinstance(data, StateData) else None
-    if refused is not None:
-        raise StateError(
-            f"the last update of {STATE_CHANNEL} was refused and the state is unchanged: {refused}. "
-            f"Send a corrected update ({{}} keeps the state as it is)"
-        )
-    if not data:
-        raise StateError(
-            f"there is no state yet: give one with the thread's first call, "
-            f'agent.invoke({{"messages": [...], "{STATE_CHANNEL}": {schema.__name__}(...)}}, config)'
-        )
-    if isinstance(data, schema):
-        raise SchemaError(
-            f"{STATE_CHANNEL} holds an instance: another state schema of this agent declares the key {STATE_CHANNEL} "
-            f"and hides StateMiddleware's channel; remove it there"
-        )
-    return load(schema, compact_json(data))

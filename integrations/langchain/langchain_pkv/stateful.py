@@ -11,7 +11,7 @@ default to share by accident.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -140,6 +140,16 @@ class StatefulChatModel(BaseChatModel):
     ) -> AsyncIterator[AIMessageChunk]:
         """Stream the answer; the state counts as told when the stream is exhausted."""
         return BaseChatModel.astream(self._for_run(config), input, config, stop=stop, **kwargs)
+
+    if not TYPE_CHECKING:  # their many overloads are the base class's
+
+        def stream_events(self, input, config=None, **kwargs):  # noqa: A002  # LangChain's name
+            """Stream typed events; the state counts as told when the stream is exhausted."""
+            return BaseChatModel.stream_events(self._for_run(config), input, config, **kwargs)
+
+        def astream_events(self, input, config=None, **kwargs):  # noqa: A002  # LangChain's name
+            """Stream typed events; the state counts as told when the stream is exhausted."""
+            return BaseChatModel.astream_events(self._for_run(config), input, config, **kwargs)
 
     # The call itself.
 

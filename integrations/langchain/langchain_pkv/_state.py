@@ -1,0 +1,65 @@
+"""The channels that the middleware adds to a graph, and reading the state out of one."""
+# No `from __future__ import annotations`: LangGraph evaluates the annotations of the classes made here.
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, NotRequired, TypeVar
+
+from langchain.agents.middleware import AgentState
+from langchain.agents.middleware.types import PrivateStateAttr
+
+from langchain_pkv._channel import StateChannel, StateData, load
+from langchain_pkv._ledger import STATE_CHANNEL
+from langchain_pkv._messages import compact_json
+from pkv_agents import Notice, SchemaError, StateError, TrackedState
+
+StateT = TypeVar("StateT", bound=TrackedState)
+
+
+def graph_state(schema: type[TrackedState] | None, on_conflict: Callable[[Notice], None] | None) -> type[Any]:
+    """The channels that the middleware adds to the graph."""
+    if schema is None:
+
+        class PkvAppState(AgentState[Any]):
+            pkv_ledger: NotRequired[Annotated[dict[str, Any], PrivateStateAttr]]
+
+        return PkvAppState
+    channel = StateChannel(schema, on_conflict)
+
+    class PkvState(AgentState[Any]):
+        pkv_state: NotRequired[Annotated[dict[str, Any], channel]]
+        pkv_ledger: NotRequired[Annotated[dict[str, Any], PrivateStateAttr]]
+
+    return PkvState
+
+
+def read_state(schema: type[StateT], values: Mapping[str, Any]) -> StateT:
+    """Read the tracked state out of the graph's state, in a tool, in a node or from `agent.get_state(config).values`.
+
+    Args:
+        schema: The class of the state.
+        values: The graph's state, for example a tool's `runtime.state`.
+
+    Returns:
+        A fresh instance. To change the state return a patch; changing the instance changes nothing.
+
+    Raises:
+        StateError: If there is no state yet, if it does not fit the schema, or if the last update was refused.
+    """
+    data = values.get(STATE_CHANNEL)
+    refused = data.refused if isinstance(data, StateData) else None
+    if refused is not None:
+        raise StateError(
+            f"the last update of {STATE_CHANNEL} was refused and the state is unchanged: {refused}. "
+            f"Send a corrected update ({{}} keeps the state as it is)"
+        )
+    if not data:
+        raise StateError(
+            f"there is no state yet: give one with the thread's first call, "
+            f'agent.invoke({{"messages": [...], "{STATE_CHANNEL}": {schema.__name__}(...)}}, config)'
+        )
+    if isinstance(data, schema):
+        raise SchemaError(
+            f"{STATE_CHANNEL} holds an instance: another state schema of this agent declares the key {STATE_CHANNEL} "
+            f"and hides StateMiddleware's channel; remove it there"
+        )
+    return load(schema, compact_json(data))
