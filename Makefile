@@ -28,7 +28,7 @@ KEY := $(shell (cat $(INPUTS); echo "$(CURDIR) $(PYTHON)") | cksum | tr ' ' '-')
 STAMP := $(VENV)/.installed-$(KEY)
 
 # Paths that hold code. A fresh part of the repository is added here and in pyproject.toml.
-CODE := pkv_agents integrations examples tests
+CODE := $(wildcard pkv_agents integrations examples benchmarks tests)
 
 help:
 	@sed -n 's/^#   make/make/p' Makefile

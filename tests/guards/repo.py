@@ -23,6 +23,7 @@ PACKAGES = {
     "langchain_pkv": ROOT / "integrations" / "langchain" / "langchain_pkv",
     "llama_index.llms.pkv": ROOT / "integrations" / "llama_index" / "llama_index" / "llms" / "pkv",
     "examples": ROOT / "examples",
+    "benchmarks": ROOT / "benchmarks",
 }
 """Import names that are ours, and where their code lies."""
 
