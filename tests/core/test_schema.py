@@ -49,7 +49,7 @@ class Person(BaseModel):
 
 class Shop(TrackedState):
     orders: Annotated[list[Order], Tracked(key="id")] = []
-    total: float = 0
+    total: float = 0.0
     token: Annotated[str, Hidden()] = "hush-8842"
     password: SecretStr = SecretStr("hush-8842")
     owner: Order | None = None
