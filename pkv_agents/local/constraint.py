@@ -110,7 +110,7 @@ class Constraint:
         """The grammar's tokens; where bytes are forced only those that the tokenizer would choose for them."""
         if self._known is None:
             allowed = allowed_tokens(self._matcher)
-            if self._matcher.is_error():
+            if self._matcher.is_error() or not allowed.any():
                 raise GrammarError(f"constrained decoding failed: {reason(self._matcher)}")
             usual = [token for token in self._usual if allowed[token]]
             if usual and self._matcher.is_accepting():

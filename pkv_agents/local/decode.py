@@ -65,7 +65,8 @@ class Decoder:
 
     def choose(self, logits: torch.Tensor) -> list[int]:
         """Takes the last position's logits; returns the tokens to forward next (none if the answer is finished)."""
-        taken = [] if self._constraint is not None and self._constraint.finished else self._decide(logits)
+        full = self._count >= self.budget or (self._constraint is not None and self._constraint.finished)
+        taken = [] if full else self._decide(logits)
         if self._first_s is None:
             self._first_s = time.perf_counter()
         if not self.finished:
@@ -84,7 +85,9 @@ class Decoder:
     def end(self) -> str:
         """Ends the answer; returns the text that was held back."""
         piece = self._stream.finish()
-        return piece if self._streams_text else ""
+        if self._streams_text:
+            return piece
+        return "" if self._parsed_call() else self._stream.text
 
     def kept_ids(self) -> list[int]:
         """The ids that stand for the text handed out so far."""

@@ -57,8 +57,9 @@ class TextStream:
         """The ids that stand for `text`: the generated ones, and where a stop string cut one, its rest tokenised."""
         if self._sent == len(self._text):
             return list(self._ids)
-        count = sum(1 for end in self._ends if end <= self._sent)
-        done = self._ends[count - 1] if count else 0
+        # Up to the first token that reaches the last whole end: behind it stand only bytes of the next character.
+        done = max((end for end in self._ends if end <= self._sent), default=0)
+        count = self._ends.index(done) + 1 if done else 0
         rest = self._text[done : self._sent]
         return self._ids[:count] + (self._tokenizer.encode(rest, add_special_tokens=False) if rest else [])
 
