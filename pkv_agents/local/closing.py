@@ -7,7 +7,7 @@ asks the grammar at each step, so what it finds is valid; it is short, not prova
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from llguidance import LLMatcher
@@ -28,15 +28,19 @@ class JsonPosition:
     Attributes:
         in_string: Inside a string.
         escaped: Right behind a backslash.
+        in_preface: Still in the line of text before the JSON text.
     """
 
     in_string: bool = False
     escaped: bool = False
+    in_preface: bool = False
 
     def feed(self, data: bytes) -> None:
         """Reads on."""
         for byte in data:
-            if self.escaped:
+            if self.in_preface:
+                self.in_preface = byte != 0x0A
+            elif self.escaped:
                 self.escaped = False
             elif byte == 0x22:
                 self.in_string = not self.in_string
@@ -60,7 +64,7 @@ class Vocabulary:
 
     def preferred(self, allowed: Allowed, position: JsonPosition) -> int | None:
         """The allowed token that ends the text soonest, by rule; None if nothing is allowed."""
-        wanted = (b'"',) if position.in_string else _OUTSIDE
+        wanted = (b"\n",) if position.in_preface else (b'"',) if position.in_string else _OUTSIDE
         if not position.escaped:
             for data in wanted:
                 index = self._ids.get(data)
@@ -84,7 +88,7 @@ def way_out(matcher: LLMatcher, position: JsonPosition, vocabulary: Vocabulary, 
         vocabulary: Token bytes.
         most: Tokens after which to give up.
     """
-    trial, place = matcher.deep_copy(), JsonPosition(position.in_string, position.escaped)
+    trial, place = matcher.deep_copy(), replace(position)
     path: list[int] = []
     limit = min(most, _LONGEST)
     while not trial.is_accepting():

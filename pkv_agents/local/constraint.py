@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from llguidance import LLMatcher
@@ -30,14 +31,18 @@ class Constraint:
         free: Text that does not begin with `{` is allowed too; the constraint is released when such text begins.
         usual: The tokenizer's own ids of the texts that may stand at the beginning (choices, tools' names): a decision
             among them is made between whole names and not between their first letters.
+        preface: A line of text comes first; the beginning is then what follows it.
     """
 
-    def __init__(self, table: TokenTable, matcher: LLMatcher, *, free: bool, usual: Trie | None = None) -> None:
+    def __init__(
+        self, table: TokenTable, matcher: LLMatcher, *, free: bool, usual: Trie | None = None, preface: bool = False
+    ) -> None:
         self._table = table
         self._matcher = matcher
         self._undecided = free
-        self._usual: Trie = usual or {}
-        self._position = JsonPosition()
+        self._beginning: Trie = usual or {}
+        self._usual: Trie = {} if preface else self._beginning
+        self._position = JsonPosition(in_preface=preface)
         self._known: Allowed | None = None
         self._ended = False
         self.released = False
@@ -98,7 +103,7 @@ class Constraint:
     def _fits(self, token: int, budget: int) -> bool:
         trial = self._matcher.deep_copy()
         trial.consume_token(token)
-        position = JsonPosition(self._position.in_string, self._position.escaped)
+        position = replace(self._position)
         position.feed(self._table.vocabulary.bytes[token])
         return way_out(trial, position, self._table.vocabulary, most=budget) is not None
 
@@ -136,9 +141,11 @@ class Constraint:
         self._known = None
         if not self._matcher.consume_tokens(tokens):
             raise GrammarError(f"constrained decoding failed: {reason(self._matcher)}")
-        self._position.feed(self._table.tokens.decode_bytes(tokens))
         for token in tokens:
-            self._usual = self._usual.get(token, {})
+            data = self._table.tokens.decode_bytes([token])
+            ends_preface = self._position.in_preface and data.endswith(b"\n")
+            self._position.feed(data)
+            self._usual = self._beginning if ends_preface else self._usual.get(token, {})
         return tokens
 
 

@@ -87,7 +87,8 @@ class Decoder:
         piece = self._stream.finish()
         if self._streams_text:
             return piece
-        return "" if self._parsed_call() else self._stream.text
+        call = self._parsed_call()
+        return self._preface() if call else self._stream.text
 
     def kept_ids(self) -> list[int]:
         """The ids that stand for the text handed out so far."""
@@ -98,7 +99,7 @@ class Decoder:
         call = self._parsed_call()
         now = time.perf_counter()
         return Reply(
-            text="" if call else self._stream.text,
+            text=self._preface() if call else self._stream.text,
             tool_calls=(call,) if call else (),
             finish_reason="tool_calls" if call else self._reason,
             prompt_tokens=prompt_tokens,
@@ -157,9 +158,19 @@ class Decoder:
         elif self._count >= self.budget:
             self.finished = True
 
+    def _preface(self) -> str:
+        """The line before the call; empty if there was to be none."""
+        return self._stream.text.partition("\n")[0] if self._options.preface and self._has_preface else ""
+
+    @property
+    def _has_preface(self) -> bool:
+        return not self._stream.text.startswith("{")
+
     def _parsed_call(self) -> ToolCall | None:
         """The tool call that the answer is; None if it is text, or was cut off by the budget."""
-        text = self._stream.text
+        text = (
+            self._stream.text.partition("\n")[2] if self._options.preface and self._has_preface else self._stream.text
+        )
         if self._constraint is None or self._constraint.released or not text.startswith('{"name":'):
             return None
         names = {str(function_of(tool)["name"]) for tool in self._options.tools}

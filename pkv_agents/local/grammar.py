@@ -48,6 +48,7 @@ class GrammarFactory:
         tool_choice: str = "auto",
         response_schema: Mapping[str, object] | None = None,
         choices: Sequence[str] | None = None,
+        preface: int = 0,
     ) -> Constraint | None:
         """The constraint of a request; None if the answer is free text.
 
@@ -67,11 +68,16 @@ class GrammarFactory:
             names.append("response")
         if not rules:
             return None
-        lark = "\n".join([f"start: {' | '.join(names)}", *rules])
+        start = " | ".join(names)
+        noted = bool(preface) and tool_choice not in {"auto", "none"}
+        if noted:
+            start = f"PREFACE ({start})"
+            rules.append(f"PREFACE: /[^{{\\n]{{1,{preface}}}\\n/")
+        lark = "\n".join([f"start: {start}", *rules])
         free = tool_choice == "auto" and response_schema is None
         # The last token may merge with what follows, so it is left to the grammar.
         usual = trie(self._table.encode(_opening(function_of(tool)["name"]))[:-1] for tool in chosen)
-        return Constraint(self._table, self._matcher(lark, "the answer"), free=free, usual=usual)
+        return Constraint(self._table, self._matcher(lark, "the answer"), free=free, usual=usual, preface=noted)
 
     def _call_rule(self, index: int, tool: Mapping[str, object]) -> str:
         function = function_of(tool)

@@ -154,6 +154,7 @@ class LocalModel:
             tool_choice=wanted.tool_choice,
             response_schema=wanted.response_schema,
             choices=wanted.choices,
+            preface=wanted.preface,
         )
         asked = self._checked(self._template.render(messages, wanted.tools))
         budget = min(wanted.max_tokens, self.context_limit - len(asked.ids))

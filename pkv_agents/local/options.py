@@ -16,6 +16,7 @@ class OptionFields(TypedDict, total=False):
     tool_choice: str
     response_schema: Mapping[str, object] | None
     choices: Sequence[str] | None
+    preface: int
     max_tokens: int
     stop: Sequence[str]
     temperature: float
@@ -33,6 +34,8 @@ class GenerationOptions:
         tool_choice: `auto` (text or a call), `any` (a call), `none` (no call), or a tool's name.
         response_schema: The answer is JSON of this schema (with `auto`, or a tool call instead).
         choices: The answer is one of these texts.
+        preface: Before a call that must come (`any`, or a name) the model first writes one line of at most so many
+            characters, which is the answer's text: small models decide better after naming what they decide by.
         max_tokens: Most tokens of the answer.
         stop: Texts that end the answer and are not part of it.
         temperature: 0 takes the likeliest token.
@@ -45,6 +48,7 @@ class GenerationOptions:
     tool_choice: str = "auto"
     response_schema: Mapping[str, object] | None = None
     choices: Sequence[str] | None = None
+    preface: int = 0
     max_tokens: int = 256
     stop: Sequence[str] = ()
     temperature: float = 0.0
@@ -55,6 +59,8 @@ class GenerationOptions:
     def __post_init__(self) -> None:
         if self.max_tokens < 1:
             raise ValueError(f"max_tokens is {self.max_tokens}; an answer has at least one token")
+        if self.preface < 0:
+            raise ValueError(f"preface is {self.preface}; it is the most characters of a line, or 0 for none")
         if not self.temperature >= 0:
             raise ValueError(f"temperature is {self.temperature}; it cannot be negative")
         if isinstance(self.stop, str):
@@ -66,7 +72,7 @@ class Reply:
     """One answer.
 
     Attributes:
-        text: The answer's text; empty if it is tool calls.
+        text: The answer's text; of a tool call its preface, which is empty if none was asked for.
         tool_calls: The calls.
         finish_reason: `stop`, `length` or `tool_calls`.
         prompt_tokens: Tokens of the prompt.

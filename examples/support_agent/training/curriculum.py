@@ -15,7 +15,7 @@ from .rows import Head, RowPlan
 LEVELS = 5
 _CALM = (0.3, 0.45, 0.2, 0.05)
 _BUSY = (0.15, 0.4, 0.3, 0.15)
-_LATEST = (0.12, 0.25, 0.42, 0.62)  # the share of the training after which a level is left at the latest
+_LATEST = (0.15, 0.3, 0.5, 0.65)  # the share of the training after which a level is left at the latest
 
 
 @dataclass(slots=True)
@@ -29,7 +29,7 @@ class Curriculum:
 
     level: int
     accuracy: list[float]
-    mastered: float = 0.9
+    mastered: float = 0.95
 
     @classmethod
     def start(cls, level: int = 0) -> Curriculum:
@@ -59,18 +59,18 @@ def _plan(rng: random.Random, level: int) -> RowPlan:
     head = _head(rng)
     if level == 0:
         size = Size(topics=1, orders=rng.choice((1, 2)), prose=0.0, turns=4, changes=_CALM, irrelevant=0.1)
-        return RowPlan(size, head, tools=False, keep=0.0, branches=12, level=0)
+        return RowPlan(size, head, tools=False, keep=0.0, branches=10, level=0)
     if level == 1:
         size = Size(topics=rng.choice((2, 3)), orders=rng.choice((1, 2)), prose=0.0, turns=5, changes=_CALM)
-        return RowPlan(size, head, tools=False, keep=0.2, branches=24, level=1)
+        return RowPlan(size, head, tools=False, keep=0.2, branches=16, level=1)
     if level == 2:
         size = Size(topics=rng.choice((4, 5, 6)), orders=rng.choice((2, 3)), prose=0.05, turns=6, changes=_BUSY)
-        return RowPlan(size, head, tools=rng.random() < 0.5, keep=0.5, branches=36, level=2)
+        return RowPlan(size, head, tools=rng.random() < 0.5, keep=0.5, branches=24, level=2)
     if level == 3:
         size = Size(topics=rng.choice((8, 10, 12)), orders=3, prose=0.1, turns=7, changes=_BUSY)
-        return RowPlan(size, head, keep=rng.choice((0.6, 1.0)), branches=48, level=3)
+        return RowPlan(size, head, keep=rng.choice((0.6, 1.0)), branches=32, level=3)
     size = Size(topics=rng.choice((10, 12)), orders=3, prose=rng.choice((0.6, 1.0)), turns=10, changes=_BUSY)
-    return RowPlan(size, head, branches=60, level=4)
+    return RowPlan(size, head, branches=40, level=4)
 
 
 def _head(rng: random.Random) -> Head:

@@ -17,14 +17,14 @@ from pkv_agents import Snapshot, apply_patch, diff, fold, render_baseline, rende
 
 from ..schema import Shop
 from ..vocabulary import TOOL_DOCS, TOPICS
-from ..worlds import Request, Size, World, draw_world, field_path
+from ..worlds import Request, Size, World, draw_world, field_path, read_field
 
 Head = Literal["errata", "end", "top"]
 """Where the state stands: told by errata, or rewritten at the head's end or near its top."""
 
 _TAGS = "abcdefghijklmnopqrstuvwxyz234567"
 _CALL = '{"name":"'
-_FIRST, _REST, _FORCED = 1.0, 0.1, 0.0  # the tool's first token decides, arguments are copied, the rest is forced
+_FIRST, _REST = 1.0, 0.1  # the first token of the value and of the tool's name decide; the rest is copied
 
 
 class Tokenizer(Protocol):
@@ -96,6 +96,12 @@ def call_text(tool: str, arguments: dict[str, str]) -> str:
     return json.dumps({"name": tool, "arguments": arguments}, separators=(",", ":"), ensure_ascii=False)
 
 
+def reason_text(world: World, state: Shop, request: Request) -> tuple[str, str]:
+    """The line before the call, in two parts: the path that decides, and its value."""
+    name = world.rules[request.topic].field
+    return f"{field_path(name, request.order_id)}: ", f'"{read_field(state, name, request.order_id)}"'
+
+
 class RowMaker:
     """Draws rows.
 
@@ -156,7 +162,7 @@ class RowMaker:
 
     def _answer(self, writer: _Writer, world: World, request: Request, state: Shop, kind: str | None) -> None:
         tool, arguments = world.answer(state, request)
-        writer.answer(tool, arguments, kind)
+        writer.answer(reason_text(world, state, request), tool, arguments, kind)
         writer.turn("tool", self._replies[tool].format(**{"town": "", **arguments}))
 
     def _branch(
@@ -181,7 +187,7 @@ class RowMaker:
             request = Request({}, topic, order, text, town)
             tool, _ = world.answer(state, request)
             kind = plan.head if plan.head != "errata" else _kind(world, request, first, told)
-            writer.branch(text, tool, kind)
+            writer.branch(text, reason_text(world, state, request), tool, kind)
 
 
 def _kind(world: World, request: Request, first: Snapshot, told: Snapshot) -> str:
@@ -210,11 +216,11 @@ class _Writer:
     def __init__(self, tokenizer: Tokenizer, start: int, end: int) -> None:
         self._tokenizer, self._start, self._end = tokenizer, start, end
         self._newline = self._encode("\n")
-        self._lead = [start, *self._encode("assistant\n"), *self._encode(_CALL)]
+        self._lead = [start, *self._encode("assistant\n")]
         self._ids: list[int] = []
         self._weights: list[float] = []
         self._answers: list[Answer] = []
-        self._branches: list[tuple[int, list[int], str]] = []
+        self._branches: list[tuple[int, list[int], list[float], list[Answer]]] = []
 
     @property
     def length(self) -> int:
@@ -226,34 +232,53 @@ class _Writer:
         self._ids += ids
         self._weights += [0.0] * len(ids)
 
-    def answer(self, tool: str, arguments: dict[str, str], kind: str | None) -> None:
+    def answer(self, reason: tuple[str, str], tool: str, arguments: dict[str, str], kind: str | None) -> None:
         """The agent's turn; scored if it has a kind."""
-        call = self._encode(call_text(tool, arguments))
-        name = len(self._encode(f'{_CALL}{tool}"'))
-        lead = len(self._encode(_CALL))
-        ids = [*self._lead[:-lead], *call, self._end, *self._newline]
-        before = len(self._lead)
-        weights = [_FORCED] * before + [_FIRST] + [_FORCED] * (name - lead - 1) + [_REST] * (len(call) - name + 1)
-        weights += [0.0] * len(self._newline)
+        ids, weights, answers = self._scored(reason, tool, call_text(tool, arguments), kind or "")
+        ids += [self._end, *self._newline]
+        weights += [_REST] + [0.0] * len(self._newline)
         if kind is not None:
-            self._answers.append(Answer(len(self._ids) + before, kind))
+            self._answers += [Answer(len(self._ids) + answer.index, answer.kind) for answer in answers]
         self._ids += ids
         self._weights += weights if kind is not None else [0.0] * len(ids)
 
-    def branch(self, text: str, tool: str, kind: str) -> None:
+    def branch(self, text: str, reason: tuple[str, str], tool: str, kind: str) -> None:
         """One more request here, up to and with the token that decides."""
-        first = self._encode(f"{_CALL}{tool}")[len(self._encode(_CALL))]
-        self._branches.append((len(self._ids), [*self._turn("user", text), *self._lead, first], kind))
+        turn = self._turn("user", text)
+        ids, weights, answers = self._scored(reason, tool, _CALL + tool, kind)
+        stop = answers[-1].index + 1
+        shifted = [Answer(len(turn) + answer.index, answer.kind) for answer in answers]
+        self._branches.append((len(self._ids), turn + ids[:stop], [0.0] * len(turn) + weights[:stop], shifted))
+
+    def _scored(
+        self, reason: tuple[str, str], tool: str, call: str, kind: str
+    ) -> tuple[list[int], list[float], list[Answer]]:
+        """The tokens of an answer from the turn's start on, their weights, and the tokens that decide."""
+        path, value = reason
+        text = f"{path}{value}\n{call}"
+        ids = self._encode(text)
+        marks = [
+            len(self._encode(part)) for part in (path + '"', f"{path}{value}\n{_CALL}", f"{path}{value}\n{_CALL}{tool}")
+        ]
+        weights = [_REST] * len(ids)
+        weights[0] = weights[marks[0]] = weights[marks[1]] = _FIRST
+        weights[len(self._encode(path.removesuffix(": "))) - 1] = _FIRST / 2
+        for forced in (*range(len(self._encode(path + value)) + 1, marks[1]), *range(marks[1] + 1, marks[2])):
+            weights[forced] = 0.0
+        lead = len(self._lead)
+        answers = [Answer(lead + marks[0], f"{kind} value"), Answer(lead + marks[1], f"{kind} tool")]
+        return [*self._lead, *ids], [0.0] * lead + weights, answers
 
     def row(self, head: int) -> Row:
         """Everything that was collected."""
         ids, weights, answers = list(self._ids), list(self._weights), list(self._answers)
         branches: list[Branch] = []
-        for point, tokens, kind in self._branches:
-            branches.append(Branch(point, len(ids), len(ids) + len(tokens)))
+        for point, tokens, scored, deciding in self._branches:
+            start = len(ids)
+            branches.append(Branch(point, start, start + len(tokens)))
             ids += tokens
-            weights += [0.0] * (len(tokens) - 1) + [_FIRST]
-            answers.append(Answer(len(ids) - 1, kind))
+            weights += scored
+            answers += [Answer(start + answer.index, answer.kind) for answer in deciding]
         return Row(tuple(ids), tuple(weights), tuple(answers), tuple(branches), len(self._ids), head)
 
     def _turn(self, role: str, text: str) -> list[int]:

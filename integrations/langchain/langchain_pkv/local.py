@@ -31,7 +31,7 @@ from pkv_agents import ModelError
 from pkv_agents.local import Delta, LocalModel, Reply
 
 ToolLike = dict[str, Any] | type | Callable[..., Any] | BaseTool
-_OWN = ("max_tokens", "temperature", "seed", "salt")
+_OWN = ("max_tokens", "temperature", "seed", "salt", "preface")
 _PER_CALL = ("tools", "response_schema", "choices", *_OWN)
 
 
@@ -47,6 +47,8 @@ class LocalChatModel(BaseChatModel):
         temperature: 0 decodes greedily.
         seed: Makes sampling repeatable.
         stop: Texts that end an answer.
+        preface: Before a call that must come, the model first writes one line of at most so many characters (the
+            message's text): small models decide better after naming what they decide by.
         salt: Whose cache this is: a prompt under another salt is never matched.
         session: The conversation, which keeps its cached tokens from turn to turn. Inside a graph or chain that runs
             with a `thread_id`, that is the session when none is given.
@@ -57,6 +59,7 @@ class LocalChatModel(BaseChatModel):
     temperature: float = 0.0
     seed: int | None = None
     stop: list[str] | None = None
+    preface: int = 0
     salt: str = ""
     session: str | None = None
 
@@ -98,7 +101,7 @@ class LocalChatModel(BaseChatModel):
         with closing(events):
             for event in events:
                 if isinstance(event, Delta):
-                    yield ChatGenerationChunk(message=AIMessageChunk(event.text))
+                    yield ChatGenerationChunk(message=AIMessageChunk(content=event.text))
                 else:
                     yield _last_chunk(event.reply)
 
@@ -151,8 +154,9 @@ class LocalChatModel(BaseChatModel):
         record = convert_to_json_schema(schema)
         told = {"kwargs": {"method": method}, "schema": record}
         llm = self.bind(response_schema=record, ls_structured_output_format=told)
-        is_model = isinstance(schema, type) and issubclass(schema, BaseModel)
-        parser: BaseOutputParser[Any] = PydanticOutputParser(pydantic_object=schema) if is_model else JsonOutputParser()
+        parser: BaseOutputParser[Any] = JsonOutputParser()
+        if isinstance(schema, type) and issubclass(schema, BaseModel):
+            parser = PydanticOutputParser[BaseModel](pydantic_object=schema)
         if not include_raw:
             return llm | parser
         parsed = RunnablePassthrough.assign(parsed=itemgetter("raw") | parser, parsing_error=lambda _: None)
