@@ -1,0 +1,1 @@
+"""Benchmarks: what the library claims, measured. Each is a module: `python -m benchmarks.parity --help`."""

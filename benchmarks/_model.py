@@ -1,0 +1,81 @@
+"""The model that benchmarks run on: the embedded one with the shop's adapter merged into it, in float32."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from benchmarks._frame import BenchmarkError, version_of
+from examples.support_agent.embedded import ensure_model, progress_bar
+from examples.support_agent.models import ADAPTER, NO_ADAPTER, with_adapter
+from pkv_agents.local import LocalModel
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model, ready.
+
+    Attributes:
+        engine: The model.
+        identity: What has to be equal for two runs to be about the same thing.
+    """
+
+    engine: LocalModel
+    identity: Mapping[str, str]
+
+
+def load_model(folder: Path | None, adapter: Path | None, *, threads: int | None = None) -> Loaded:
+    """Load a model in float32 with an adapter merged into it.
+
+    Args:
+        folder: The model's folder; None for PKV_EMBEDDED_MODEL, else the embedded model, fetched if need be.
+        adapter: The adapter's folder; None for the shop's own, `Path("none")` for no adapter.
+        threads: torch threads; None leaves torch's own choice.
+
+    Raises:
+        BenchmarkError: There is no such model.
+        PkvError: There is no such adapter, the engine refuses the model, or it cannot be fetched.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    if threads is not None:
+        torch.set_num_threads(threads)
+    folder = folder or _embedded()
+    try:
+        model = cast("Any", AutoModelForCausalLM).from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+        tokenizer = cast("Any", AutoTokenizer).from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError) as error:
+        raise BenchmarkError(f"no model can be loaded from {folder}: {str(error).partition(chr(10))[0]}") from error
+    digest = "none"
+    if adapter != Path(NO_ADAPTER):
+        chosen = adapter or ADAPTER
+        model = with_adapter(model, chosen)
+        digest = hashlib.sha256((chosen / "adapter_model.safetensors").read_bytes()).hexdigest()[:16]
+    engine = LocalModel(model.eval(), tokenizer)
+    identity = {
+        "pkv_agents": version_of("pkv-agents"),
+        "torch": version_of("torch"),
+        "transformers": version_of("transformers"),
+        "fingerprint": engine.fingerprint,
+        "adapter": digest,
+        "dtype": "float32",
+    }
+    return Loaded(engine, identity)
+
+
+def _embedded() -> Path:
+    if named := os.environ.get("PKV_EMBEDDED_MODEL"):
+        return Path(named)
+    from rich.console import Console
+
+    with progress_bar(Console(file=sys.stderr)) as progress:
+        return ensure_model(progress)
