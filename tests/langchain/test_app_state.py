@@ -64,8 +64,11 @@ def test_a_function_of_the_runs_context() -> None:
 
 
 def test_a_function_that_returns_something_else() -> None:
+    def wrong(_: Any) -> dict[str, Any]:
+        return {}
+
     with pytest.raises(StateError, match="expected a Shop, not dict"):
-        agent_for(Scripted(), state=lambda _: {}).invoke(user("hello"), CONFIG)
+        agent_for(Scripted(), state=wrong).invoke(user("hello"), CONFIG)
 
 
 def test_a_tools_patch_has_no_place_then() -> None:

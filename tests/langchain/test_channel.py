@@ -12,7 +12,7 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import AgentState
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import END, START, StateGraph  # pyright: ignore[reportMissingTypeStubs]  # no py.typed in there
 from langgraph.types import Overwrite
 from pydantic import BaseModel, Field, SecretStr
 

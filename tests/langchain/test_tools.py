@@ -50,7 +50,7 @@ class Turnstile:
 
     def pass_through(self, name: str) -> None:
         with self.passed:
-            assert self.passed.wait_for(lambda: self.order[len(self.done)] == name, timeout=10)
+            assert self.passed.wait_for(lambda: self.order[len(self.done)] == name, timeout=120)
             self.done.append(name)
             self.passed.notify_all()
 

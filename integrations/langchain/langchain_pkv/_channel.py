@@ -17,7 +17,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, TypeVar, cast
 
-from langgraph.channels.base import BaseChannel
+from langgraph.channels.base import BaseChannel  # pyright: ignore[reportMissingTypeStubs]  # no py.typed in there
 from langgraph.errors import EmptyChannelError
 from langgraph.types import Overwrite
 from pydantic import BaseModel, SecretBytes, SecretStr
@@ -201,7 +201,7 @@ def _reveal(data: Any, source: Any) -> Any:
     if isinstance(data, list) and isinstance(source, list | tuple):
         items = zip(cast("list[Any]", data), cast("Sequence[Any]", source), strict=True)
         return [_reveal(value, original) for value, original in items]
-    return data
+    return cast("Any", data)
 
 
 def plain(update: object) -> dict[str, Any]:

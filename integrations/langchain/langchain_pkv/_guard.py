@@ -15,7 +15,7 @@ from langchain.agents.middleware.types import ToolCallRequest
 from langchain_core.messages import BaseMessage, ToolMessage
 from langgraph.types import Command
 
-from langchain_pkv._channel import StateData, merge, paths_of, plain
+from langchain_pkv._channel import merge, paths_of, plain
 from langchain_pkv._ledger import STATE_CHANNEL
 from langchain_pkv._messages import compact_json
 from pkv_agents import Notice, StateError, TrackedState
@@ -68,13 +68,14 @@ def checked_result(
 def _has_patch(item: ToolResult) -> bool:
     if not isinstance(item, Command) or item.graph is not None:
         return False
-    return isinstance(item.update, Mapping) and STATE_CHANNEL in item.update
+    update = cast("object", item.update)
+    return isinstance(update, Mapping) and STATE_CHANNEL in update
 
 
 def _state_text(request: ToolCallRequest) -> str | None:
     state = cast("object", request.state)
     data = cast("Mapping[str, Any]", state).get(STATE_CHANNEL) if isinstance(state, Mapping) else None
-    return compact_json(data) if isinstance(data, StateData | dict) and data else None
+    return compact_json(cast("dict[str, Any]", data)) if isinstance(data, dict) and data else None
 
 
 def _merged(schema: type[TrackedState] | None, text: str | None, patch: Mapping[str, Any]) -> str:
