@@ -12,8 +12,10 @@ Prints and logs loss and accuracy by kind of decision, and writes a checkpoint e
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import random
+import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -124,6 +126,7 @@ class _Trainer:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.tokens += tokens
+        _give_back_memory()
 
     def _loss(self, row: Row, level: int) -> tuple[Tensor, float, int]:
         """The weighted sum of the answers' losses, the sum of the weights, and how many decisions were right."""
@@ -182,6 +185,12 @@ def layout(row: Row) -> tuple[Tensor, Tensor | None]:
         mask[rows, : branch.point] = 0
         mask[rows, branch.start : branch.stop] = torch.full((width, width), float("-inf")).triu_(1).to(mask.dtype)
     return positions, mask
+
+
+def _give_back_memory() -> None:
+    """Rows of many lengths leave glibc's heap in pieces; without this a worker grows to several times what it uses."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _gradient(parameter: torch.nn.Parameter) -> Tensor:
