@@ -19,6 +19,10 @@ from pkv_agents import AgentSession, Message, Profile, ToolCall, render_baseline
 from pkv_agents.local import LocalModel
 
 ARMS = ("rewritten", "ours", "stale")
+PREFACE = 64
+"""Most characters of the line before a call; the policy asks for that line."""
+MOST_TOKENS = 96
+
 _REPLIES = {doc.name: doc.reply for doc in TOOL_DOCS}
 
 
@@ -27,15 +31,18 @@ class Decision:
     """What the model decided in one arm.
 
     Attributes:
+        note: The line before the call: by what the model says that it decides.
         tool: The tool.
         arguments: Its arguments.
         right: Whether the policy wants just this in the state as it is now.
-        margin: Logit distance between the best and the second-best tool; None if it was not finite.
+        margin: Logit distance between best and second-best where the engine says that the decision fell; None if it
+            was not finite.
         prompt_tokens: Tokens of the prompt.
         cached_tokens: Those of them that an earlier arm of the same case had computed.
         seconds: What it took.
     """
 
+    note: str
     tool: str
     arguments: Mapping[str, object]
     right: bool
@@ -152,17 +159,17 @@ def _function(doc: ToolDoc) -> dict[str, object]:
 
 
 def _history(case: Case) -> list[Message]:
-    """Users' messages, the right calls and their results; the question last."""
+    """Users' messages, the right notes and calls, and their results; the question last."""
     messages: list[Message] = []
-    for turn, (request, answer) in enumerate(zip(case.world.requests, case.answers(), strict=True)):
-        messages += [Message("user", request.text), *_answered(turn, answer)]
+    turns = zip(case.world.requests, case.notes(), case.answers(), strict=True)
+    for turn, (request, note, (tool, arguments)) in enumerate(turns):
+        call = ToolCall(tool, arguments, id=f"call_{turn}")
+        messages += [
+            Message("user", request.text),
+            Message("assistant", note, (call,)),
+            Message("tool", _REPLIES[tool].format(**arguments), tool_call_id=call.id),
+        ]
     return messages[:-2]
-
-
-def _answered(turn: int, answer: Answer) -> tuple[Message, Message]:
-    tool, arguments = answer
-    call = ToolCall(tool, arguments, id=f"call_{turn}")
-    return Message("assistant", "", (call,)), Message("tool", _REPLIES[tool].format(**arguments), tool_call_id=call.id)
 
 
 def _through_session(case: Case, history: Sequence[Message], profile: Profile) -> tuple[Message, ...]:
@@ -183,11 +190,12 @@ def _through_session(case: Case, history: Sequence[Message], profile: Profile) -
 def _decide(
     engine: LocalModel, messages: Sequence[Message], tools: Sequence[Mapping[str, object]], answer: Answer
 ) -> Decision:
-    reply = engine.generate(messages, tools=tools, tool_choice="any", max_tokens=96)
+    reply = engine.generate(messages, tools=tools, tool_choice="any", preface=PREFACE, max_tokens=MOST_TOKENS)
     if not reply.tool_calls:
         raise BenchmarkError(f"the engine gave no tool call but {reply.text!r}")
     call, margin = reply.tool_calls[0], reply.decision_margin
     return Decision(
+        note=reply.text,
         tool=call.name,
         arguments=dict(call.arguments),
         right=(call.name, dict(call.arguments)) == answer,

@@ -93,6 +93,15 @@ class Case:
         """What the policy wants at each turn; the last is what a right decision is."""
         return [self.world.answer(shop, r) for shop, r in zip(self.states(), self.world.requests, strict=True)]
 
+    def notes(self) -> list[str]:
+        """The line before each turn's call, as the policy asks for it: the field that decides, and its value."""
+        notes: list[str] = []
+        for shop, request in zip(self.states(), self.world.requests, strict=True):
+            name = self.world.rules[request.topic].field
+            value = json.dumps(read_field(shop, name, request.order_id))
+            notes.append(f"{field_path(name, request.order_id)}: {value}")
+        return notes
+
     def stale_answer(self) -> Answer:
         """What the policy would want if nothing had changed since the baseline."""
         return self.world.answer(self.world.shop, self.question)
@@ -118,11 +127,13 @@ def draw_case(seed: int, *, head: Head = "short", phrasing: Phrasing = "trained"
     variant = VARIANTS[kind][seed // 4 % 2]
     tag = "".join(rng.choice(_TAG) for _ in range(4))
     paraphrase = phrasing == "held_out"
-    world = draw_world(rng, _draw_size(rng, head, paraphrase=paraphrase))
-    while head == "short" and _pieces(world, tag) > MOST_SHORT:
+    while True:
         world = draw_world(rng, _draw_size(rng, head, paraphrase=paraphrase))
-    requests = _Conversation(rng, HELD_OUT, world, paraphrase=paraphrase).draw(kind, variant)
-    return Case(seed, head, phrasing, kind, variant, replace(world, requests=requests), tag)
+        if head == "short" and _pieces(world, tag) > MOST_SHORT:
+            continue
+        requests = _Conversation(rng, HELD_OUT, world, paraphrase=paraphrase).draw(kind, variant)
+        if requests is not None:
+            return Case(seed, head, phrasing, kind, variant, replace(world, requests=requests), tag)
 
 
 def _draw_size(rng: random.Random, head: Head, *, paraphrase: bool) -> Size:
@@ -145,8 +156,8 @@ class _Conversation:
         self.topics = {topic.name: topic for topic in TOPICS}
         self.values = {rule.field: tuple(dict(rule.actions)) for rule in world.rules.values()}
 
-    def draw(self, kind: Kind, variant: str) -> tuple[Request, ...]:
-        """The turns: 1 to 6 that are answered, then the question."""
+    def draw(self, kind: Kind, variant: str) -> tuple[Request, ...] | None:
+        """The turns: 1 to 6 that are answered, then the question; None if these rules leave nothing to ask before."""
         rng = self.rng
         rule = rng.choice(list(self.rules.values()))
         order = rng.choice(self.shop.orders).id
@@ -157,12 +168,14 @@ class _Conversation:
             later = shop.now + timedelta(minutes=rng.choice((1, 2, 3, 5, 8, 20)))
             shop = apply_patch(shop, {**changes.get(turn, {}), "now": later.isoformat()})
             states.append(shop)
-        final = (rule.topic, read_field(shop, rule.field, order))
-        asked, requests = set[tuple[str, str]](), list[Request]()
+        secret = (field_path(rule.field, order), read_field(self.shop, rule.field, order))
+        asked, requests = {(rule.topic, read_field(shop, rule.field, order))}, list[Request]()
         for turn, state in enumerate(states):
-            topic, about = (rule.topic, order) if turn == turns else self._pick(state, final, asked)
+            chosen = (rule.topic, order) if turn == turns else self._pick(state, secret, asked)
+            if chosen is None:
+                return None
             patch = {**changes.get(turn, {}), "now": state.now.isoformat()}
-            requests.append(self._request(patch, topic, about))
+            requests.append(self._request(patch, *chosen))
         return tuple(requests)
 
     def _changes(self, kind: Kind, variant: str, rule: Rule, order: str, turns: int) -> dict[int, dict[str, str]]:
@@ -213,18 +226,28 @@ class _Conversation:
             for path in rng.sample(list(pool), min(count, len(pool)))
         }
 
-    def _pick(self, shop: Shop, final: tuple[str, str], asked: set[tuple[str, str]]) -> tuple[str, str]:
-        """A topic and an order for a turn with an answer; the same rule and value seldom come twice.
+    def _pick(self, shop: Shop, deciding: tuple[str, str], asked: set[tuple[str, str]]) -> tuple[str, str] | None:
+        """A topic and an order for a turn with an answer; no rule is asked twice about one value.
 
-        Those of the question itself (`final`) never come before it, so its answer stands nowhere to be copied.
+        That of the question (in `asked` from the start) never comes before it, so its answer stands nowhere to be
+        copied. And no answer reads the deciding field once it has left its first value: the answer's note would tell
+        what only errata may tell.
+
+        Args:
+            shop: The state at this turn.
+            deciding: The deciding field and its first value.
+            asked: Rules and values so far; the chosen one is added.
         """
         pairs = {
             (topic, order.id): (topic, read_field(shop, rule.field, order.id))
             for topic, rule in self.rules.items()
             for order in shop.orders
+            if field_path(rule.field, order.id) != deciding[0] or read_field(shop, rule.field, order.id) == deciding[1]
         }
-        free = [pair for pair, key in pairs.items() if key != final]
-        chosen = self.rng.choice([pair for pair in free if pairs[pair] not in asked] or free)
+        fresh = [pair for pair, key in pairs.items() if key not in asked]
+        if not fresh:
+            return None
+        chosen = self.rng.choice(fresh)
         asked.add(pairs[chosen])
         return chosen
 

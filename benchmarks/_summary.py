@@ -94,7 +94,7 @@ def _near_ties(rows: Sequence[Row]) -> Iterator[str]:
     }
     if sure[True] and sure[False]:
         yield (
-            f"Margin of the rewritten head's tool (logits, median): {median(sure[True]):.1f} where ours agrees, "
+            f"Margin of the rewritten head's decision (logits, median): {median(sure[True]):.1f} where ours agrees, "
             f"{median(sure[False]):.1f} where not."
         )
 

@@ -42,7 +42,7 @@ class Reader:
         if tool == "change_address":
             arguments["town"] = question.town
         return Reply(
-            text="",
+            text=f"{self.case.path}: {json.dumps(told(messages, self.case.path))}",
             tool_calls=(ToolCall(tool, arguments),),
             finish_reason="tool_calls",
             prompt_tokens=len(messages),

@@ -96,6 +96,15 @@ def test_the_answer_stands_nowhere_to_be_copied(seed: int, head: Head, phrasing:
     assert keys[-1] not in keys[:-1]
 
 
+@given(seed=SEEDS, head=HEADS, phrasing=PHRASINGS)
+def test_no_answer_tells_what_only_errata_may_tell(seed: int, head: Head, phrasing: Phrasing) -> None:
+    case = draw_case(seed, head=head, phrasing=phrasing)
+    first = deciding_values(case)[0]
+    for note in case.notes()[:-1]:
+        if note.startswith(f"{case.path}: "):
+            assert note == f'{case.path}: "{first}"'
+
+
 @given(seed=SEEDS, phrasing=PHRASINGS)
 def test_nothing_that_decides_was_trained(seed: int, phrasing: Phrasing) -> None:
     case = draw_case(seed, phrasing=phrasing)
