@@ -116,9 +116,7 @@ def test_a_linear_attention_hybrid_is_refused() -> None:
 
 
 def test_an_encoder_decoder_is_refused() -> None:
-    model = T5ForConditionalGeneration(
-        T5Config(vocab_size=64, d_model=16, d_kv=4, d_ff=16, num_layers=1, num_heads=2, decoder_start_token_id=0)
-    )
+    model = T5ForConditionalGeneration(T5Config(vocab_size=64, d_model=16, d_kv=4, d_ff=16, num_layers=1, num_heads=2))
     with pytest.raises(UnsupportedModelError):
         HFModel(model.eval())
 
@@ -153,7 +151,7 @@ def test_the_fingerprint_tells_weights_apart() -> None:
 
 
 def test_bfloat16_is_cached_in_its_own_type() -> None:
-    model = HFModel(tiny_llama().to(torch.bfloat16))
+    model = HFModel(tiny_llama().bfloat16())
     assert model.facts.shape.dtype == torch.bfloat16
     slab = new_slab(model)
     assert model.forward(slab, [5, 6, 7]).shape == (448,)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -47,11 +48,10 @@ def test_crop_by_a_wrong_number_is_an_error_and_changes_nothing(kept: int) -> No
 
 
 @pytest.mark.parametrize("twin_of", [Slab.clone, copy.deepcopy])
-def test_a_copy_is_independent(twin_of: object) -> None:
-    assert callable(twin_of)
+def test_a_copy_is_independent(twin_of: Callable[[Slab], Slab]) -> None:
     slab = filled(5)
     before = slab.checksum()
-    twin: Slab = twin_of(slab)
+    twin = twin_of(slab)
     assert twin.checksum() == before
     twin.crop(2)
     extend(twin, [7, 8, 9], seed=5)

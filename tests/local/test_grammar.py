@@ -23,6 +23,12 @@ def encode(text: str) -> list[int]:
     return TOKENIZER.encode(text, add_special_tokens=False)
 
 
+def decode(ids: list[int]) -> str:
+    text = TOKENIZER.decode(ids)
+    assert isinstance(text, str)
+    return text
+
+
 def tool(name: str, parameters: object = None) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name, "parameters": parameters or {}}}
 
@@ -47,7 +53,7 @@ def play(constraint: Constraint | None, *, budget: int, seed: int = 0) -> str:
         taken += constraint.accept(choice, budget - len(taken))
         taken += constraint.forced(budget - len(taken))
     assert len(taken) <= budget
-    return TOKENIZER.decode(taken)
+    return decode(taken)
 
 
 leaf = st.sampled_from(
@@ -77,11 +83,15 @@ def objects(draw: st.DrawFn, inner: st.SearchStrategy[Any]) -> dict[str, Any]:
     return obj([n for n in names if draw(st.booleans())], **{name: draw(inner) for name in names})
 
 
-schemas = st.recursive(
-    leaf,
-    lambda inner: objects(inner) | st.builds(lambda s: {"type": "array", "items": s, "maxItems": 2}, inner),
-    max_leaves=4,
-)
+def arrays(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return inner.map(lambda items: {"type": "array", "items": items, "maxItems": 2})
+
+
+def nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return objects(inner) | arrays(inner)
+
+
+schemas = st.recursive(leaf, nested, max_leaves=4)
 names = st.lists(st.from_regex(r"[a-z_]{1,12}", fullmatch=True), min_size=1, max_size=4, unique=True)
 
 
@@ -181,7 +191,7 @@ def test_auto_allows_text_or_a_call_and_nothing_that_begins_like_one() -> None:
     assert constraint.forced(100) == []
     allowed = constraint.allowed()
     assert allowed is not None
-    begins = [i for i in np.flatnonzero(allowed).tolist() if TOKENIZER.decode([i]).startswith("{")]
+    begins = [i for i in np.flatnonzero(allowed).tolist() if decode([i]).startswith("{")]
     assert begins == encode('{"name":"cancel_order"')[:1]
     assert allowed[2]
     assert not allowed[[0, 1]].any()

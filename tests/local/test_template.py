@@ -150,7 +150,7 @@ def test_a_control_string_hidden_by_normalisation_stays_text() -> None:
     from tokenizers import AddedToken, normalizers
 
     tokenizer.backend_tokenizer.normalizer = normalizers.NFKC()
-    tokenizer.add_tokens([AddedToken("<|tool|>", special=True, normalized=True)], special_tokens=True)
+    tokenizer.backend_tokenizer.add_special_tokens([AddedToken("<|tool|>", special=True, normalized=True)])
     chat = ChatTemplate(tokenizer)
     hidden = "\uff1c\uff5ctool\uff5c\uff1e"
     mark = tokenizer.convert_tokens_to_ids("<|tool|>")
