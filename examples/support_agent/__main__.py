@@ -1,0 +1,94 @@
+"""The support agent, four ways: `python -m examples.support_agent --help`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+ARM_NAMES = ("rewrite", "rewrite_late", "ours", "stale")
+TURN_COUNT = 12
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@app.command()
+def main(
+    model: Annotated[
+        str, typer.Option(help="embedded, a path or hub id, http://host/v1, openai:NAME, anthropic:NAME.")
+    ] = "embedded",
+    turns: Annotated[int, typer.Option(help=f"How many turns to play, 1 to {TURN_COUNT}.")] = TURN_COUNT,
+    arms: Annotated[str, typer.Option(help=f"Which arms, of {','.join(ARM_NAMES)}.")] = ",".join(ARM_NAMES),
+    html: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("build/support_agent.html"),
+    json: Annotated[Path | None, typer.Option(help="Where the data goes; beside the report by default.")] = None,
+    adapter: Annotated[
+        str | None, typer.Option(help="A LoRA adapter's folder, or 'none'; the shop's for the embedded model.")
+    ] = None,
+    plots: Annotated[bool, typer.Option(help="Draw plots into the report.")] = True,
+) -> None:
+    """Play a scripted conversation with a support agent, four ways, and report what was cached and decided.
+
+    Exit codes: 0 done, 1 the model or a file failed, 2 a wrong option, 130 interrupted (no report is written then).
+    """
+    errors = Console(stderr=True)
+    chosen = [name.strip() for name in arms.split(",") if name.strip()]
+    if unknown := [name for name in chosen if name not in ARM_NAMES]:
+        _fail(errors, f"unknown arm {unknown[0]!r}; there are {', '.join(ARM_NAMES)}", code=2)
+    if not chosen or len(set(chosen)) < len(chosen):
+        _fail(errors, f"name each arm once, of {', '.join(ARM_NAMES)}", code=2)
+    if not 1 <= turns <= TURN_COUNT:
+        _fail(errors, f"turns is {turns}; the script has 1 to {TURN_COUNT}", code=2)
+    try:
+        _play(errors, model, adapter, chosen, turns, html, json or html.with_suffix(".json"), plots)
+    except KeyboardInterrupt:
+        _fail(errors, "interrupted; no report was written", code=130)
+
+
+def _play(
+    errors: Console,
+    model: str,
+    adapter: str | None,
+    arms: list[str],
+    turns: int,
+    html: Path,
+    json_file: Path,
+    plots: bool,
+) -> None:
+    # Imported here: `--help` and a wrong option answer at once, without torch.
+    from pkv_agents import PkvError
+
+    from .arms import ARMS
+    from .console import live, show
+    from .embedded import ensure_model, progress_bar
+    from .models import EMBEDDED, choose_model
+    from .report import write_report
+    from .runner import run
+
+    try:
+        if model == EMBEDDED:
+            with progress_bar(errors) as progress:
+                ensure_model(progress)
+        with errors.status("loading the model"):
+            choice = choose_model(model, adapter=adapter)
+        with live(errors, turns) as on_turn:
+            result = run(choice, arms=[arm for arm in ARMS if arm in arms], turns=turns, on_turn=on_turn)
+        write_report(result, html=html, json_file=json_file, plots=plots)
+    except PkvError as error:
+        _fail(errors, str(error), code=1)
+    output = Console()
+    show(output, result)
+    output.print(f"report: {html}\ndata:   {json_file}", highlight=False, soft_wrap=True)
+
+
+def _fail(errors: Console, message: str, *, code: int) -> NoReturn:
+    line = " ".join(message.split())
+    errors.print(Text.assemble(("error: ", "red"), line), soft_wrap=True)
+    raise typer.Exit(code)
+
+
+if __name__ == "__main__":
+    sys.exit(app())

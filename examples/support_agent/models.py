@@ -1,0 +1,234 @@
+"""Which model answers: the embedded one with the shop's adapter, another local one, or one behind an API.
+
+- `embedded`, the default: SmolLM2-135M-Instruct, fetched once, with the adapter in `adapter/`;
+- a path or a hub id: a Hugging Face model in this process;
+- `http://host/v1`: an OpenAI-compatible server; `http://host/v1#name` if it serves several models;
+- `openai:gpt-5`, `anthropic:...`: what `langchain.chat_models.init_chat_model` takes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import warnings
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from langchain_core.language_models import BaseChatModel
+
+from pkv_agents import AdapterError, ModelError, UnsupportedModelError, estimate_tokens
+
+from .embedded import ensure_model
+
+EMBEDDED = "embedded"
+ADAPTER = Path(__file__).with_name("adapter")
+NO_ADAPTER = "none"
+
+_LOCAL_TOKENS = 80
+_PREFACE = 64
+"""Characters of the line before the call. The longest right answer has about 55 tokens on the embedded model."""
+_HOSTED_TOKENS = 1024
+"""A model that reasons needs room before its call."""
+_CACHE_BYTES = 1 << 30
+
+TtftSource = Literal["engine", "stream", "call"]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A model that is ready to answer.
+
+    Attributes:
+        name: What reports call it.
+        for_arm: Gives the chat model for one arm; a local one under a salt of its own and with an empty cache.
+        count: Counts the tokens of a text.
+        counts_exactly: `count` is the model's own tokenizer and no estimate.
+        ttft: Where the time to the first token comes from: the engine, the stream, or the whole call.
+        adapter: The adapter's folder, or None.
+    """
+
+    name: str
+    for_arm: Callable[[str], BaseChatModel]
+    count: Callable[[str], int]
+    counts_exactly: bool
+    ttft: TtftSource
+    adapter: str | None = None
+
+
+def choose_model(spec: str = EMBEDDED, *, adapter: str | None = None) -> Choice:
+    """Load or connect.
+
+    Args:
+        spec: See the module's text.
+        adapter: A folder with a LoRA adapter; by default the shop's for the embedded model and none for others.
+            `none` leaves it out.
+
+    Raises:
+        ModelError: If there is no such model, or it cannot be used; one line.
+        AdapterError: If the adapter is missing or belongs to another model.
+    """
+    if spec.startswith(("http://", "https://")):
+        return _server(spec)
+    if not Path(spec).exists() and (named := re.fullmatch(r"([a-z_]+):(.+)", spec)):
+        return _hosted(spec, named[1])
+    embedded = spec == EMBEDDED
+    folder = str(ensure_model()) if embedded else spec
+    chosen = adapter or (str(ADAPTER) if embedded else NO_ADAPTER)
+    name = "SmolLM2-135M-Instruct (embedded)" if embedded else Path(spec).name if Path(spec).exists() else spec
+    return _local(folder, name, None if chosen == NO_ADAPTER else Path(chosen))
+
+
+def _local(folder: str, name: str, adapter: Path | None) -> Choice:
+    from langchain_pkv import LocalChatModel
+    from pkv_agents.local import LocalModel
+
+    model, tokenizer = _load(folder)
+    if adapter is not None:
+        model = with_adapter(model, adapter)
+    local = LocalModel(model.eval(), tokenizer, cache_bytes=_CACHE_BYTES)
+    chat = LocalChatModel(local=local, max_tokens=_LOCAL_TOKENS, preface=_PREFACE)
+    chat.invoke("Hello", max_tokens=1)  # the first forward of a process is slower than all others
+
+    def for_arm(arm: str) -> BaseChatModel:
+        local.clear_cache()
+        return chat.model_copy(update={"salt": arm})
+
+    def count(text: str) -> int:
+        return len(tokenizer.encode(text, add_special_tokens=False))
+
+    return Choice(name, for_arm, count, counts_exactly=True, ttft="engine", adapter=str(adapter) if adapter else None)
+
+
+def _load(folder: str) -> tuple[Any, Any]:
+    """The model in float32 and its tokenizer. Decisions are compared, so near-ties must not fall by rounding."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        tokenizer = cast("Any", AutoTokenizer).from_pretrained(folder)
+        model = cast("Any", AutoModelForCausalLM).from_pretrained(folder, dtype=torch.float32)
+    except (OSError, ValueError, KeyError) as error:
+        raise ModelError(f"cannot load a model from {folder!r}: {_first_line(error)}") from error
+    return model, tokenizer
+
+
+def with_adapter(model: Any, folder: Path) -> Any:
+    """The model with a LoRA adapter added into its weights, which then cost nothing at run time.
+
+    Raises:
+        AdapterError: If there is no adapter in the folder, or it does not fit the model.
+    """
+    check_adapter(model, folder)
+    from peft import PeftModel
+
+    try:
+        with warnings.catch_warnings():  # peft 0.21 asks transformers for a name that is on its way out
+            warnings.filterwarnings("ignore", message="`is_gradient_checkpointing` is deprecated")
+            return cast("Any", PeftModel).from_pretrained(model, folder).merge_and_unload()
+    except (ValueError, RuntimeError, KeyError, TypeError) as error:
+        raise AdapterError(f"the adapter in {folder} does not fit this model: {_first_line(error)}") from error
+
+
+def check_adapter(model: Any, folder: Path) -> None:
+    """Compare each matrix of an adapter with the layer that it is for, before peft touches the model.
+
+    Raises:
+        AdapterError: If there is no adapter in the folder, or it is for another model.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        config: Any = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
+        with cast("Any", safe_open)(folder / "adapter_model.safetensors", framework="pt") as tensors:
+            names: list[str] = list(tensors.keys())
+            shapes: dict[str, list[int]] = {name: tensors.get_slice(name).get_shape() for name in names}
+    except FileNotFoundError as error:
+        files = "adapter_config.json and adapter_model.safetensors"
+        raise AdapterError(f"no adapter in {folder}: it takes {files}") from error
+    except (OSError, ValueError, SafetensorError) as error:
+        raise AdapterError(f"the adapter in {folder} cannot be read: {_first_line(error)}") from error
+    base = config.get("base_model_name_or_path")
+    layers: dict[str, Any] = dict(model.named_modules())
+    for name, shape in shapes.items():
+        found = re.fullmatch(r"base_model\.model\.(.+)\.lora_(A|B)\.weight", name)
+        layer = layers.get(found[1]) if found else None
+        if found is None or layer is None:
+            raise AdapterError(f"the adapter in {folder} is for another model ({base}): this one has no {name!r}")
+        mine = layer.in_features if found[2] == "A" else layer.out_features
+        theirs = shape[1] if found[2] == "A" else shape[0]
+        if mine != theirs:
+            raise AdapterError(
+                f"the adapter in {folder} is for another model ({base}): its {found[1]} has width {theirs}, "
+                f"this model's has {mine}"
+            )
+
+
+def _hosted(spec: str, provider: str) -> Choice:
+    from langchain.chat_models import init_chat_model
+
+    options: dict[str, Any] = {"max_tokens": _HOSTED_TOKENS}
+    streams = provider in {"openai", "anthropic"}
+    if streams:
+        options |= {"streaming": True, "stream_usage": True}
+    with foreign_errors():
+        try:
+            llm = cast("BaseChatModel", cast("Any", init_chat_model)(spec, **options))
+        except (ImportError, ValueError) as error:
+            raise ModelError(f"cannot use {spec!r}: {_first_line(error)}") from error
+    return Choice(spec, lambda arm: llm, estimate_tokens, counts_exactly=False, ttft="stream" if streams else "call")
+
+
+def _server(spec: str) -> Choice:
+    from langchain_openai import ChatOpenAI
+    from pydantic import SecretStr
+
+    url, _, name = spec.partition("#")
+    key = SecretStr(os.environ.get("OPENAI_API_KEY") or "none")
+    with foreign_errors():
+        if not name:
+            served = ChatOpenAI(model="unknown", base_url=url, api_key=key, max_retries=0).root_client.models.list()
+            name = next((model.id for model in served), "")
+        if not name:
+            raise UnsupportedModelError(f"{url} serves no model")
+        llm = ChatOpenAI(
+            model=name,
+            base_url=url,
+            api_key=key,
+            streaming=True,
+            stream_usage=True,
+            use_responses_api=False,
+            max_completion_tokens=_HOSTED_TOKENS,
+        )
+    return Choice(f"{name} at {url}", lambda arm: llm, estimate_tokens, counts_exactly=False, ttft="stream")
+
+
+@contextmanager
+def foreign_errors() -> Generator[None]:
+    """Turn the errors of the API clients into ours, in one line.
+
+    Raises:
+        ModelError: For an error of a client that is loaded in this process.
+    """
+    known = {"openai": "OpenAIError", "anthropic": "AnthropicError", "httpx": "HTTPError"}
+    loaded = [(sys.modules[module], name) for module, name in known.items() if module in sys.modules]
+    kinds = tuple(cast("type[Exception]", getattr(module, name)) for module, name in loaded if hasattr(module, name))
+    try:
+        yield
+    except kinds as error:
+        raise ModelError(f"the model's API failed: {type(error).__name__}: {_first_line(error)}") from error
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip() if lines else type(error).__name__
+
+
+__all__ = ["ADAPTER", "EMBEDDED", "NO_ADAPTER", "Choice", "check_adapter", "choose_model", "foreign_errors"]

@@ -1,0 +1,247 @@
+"""Plays the scripted conversation through the four agents, one after the other, and notes what happened.
+
+Each arm starts with an empty cache under a salt of its own, so none profits from another's. The state is read where the
+model call is made, so "right by the policy" is asked of the very state of that moment.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from importlib import metadata
+from platform import python_version
+from typing import Any, cast
+
+from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langgraph.errors import GraphRecursionError
+
+from langchain_pkv import ModelCall
+from pkv_agents import ModelError, Notice, Usage, apply_patch, diff, normalise_usage, snapshot
+
+from .arms import ARMS, TAG, Arm, build_agent, head_text
+from .models import Choice, foreign_errors
+from .results import Decision, RunResult, TurnRow, with_agreement
+from .scenario import TURNS, Turn, initial_state
+from .schema import Shop
+from .training.rows import tools_block
+from .worlds import Request, decide, shop_rules
+
+_STEPS = 12
+"""The most steps of the graph in one turn; a turn that goes well has three."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeenCall:
+    """One model call as the measuring middleware saw it."""
+
+    shop: Shop
+    answer: AIMessage
+    seconds: float
+
+
+class Watch(AgentMiddleware[Any, Any, Any]):
+    """Asks for a tool call, and notes state, answer and time of each model call. The same in all arms."""
+
+    tools = ()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[SeenCall] = []
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ModelResponse[Any]:
+        """Force a call and take the time."""
+        shop = Shop.model_validate(cast("Mapping[str, Any]", request.state)["pkv_state"])
+        started = time.perf_counter()
+        response = handler(request.override(tool_choice="any"))
+        seconds = time.perf_counter() - started
+        answer = next(message for message in response.result if isinstance(message, AIMessage))
+        self.calls.append(SeenCall(shop, answer, seconds))
+        return response
+
+
+class FirstToken(BaseCallbackHandler):
+    """Takes the time to the first token of a model that streams."""
+
+    def __init__(self) -> None:
+        self.seconds: float | None = None
+        self._started = 0.0
+
+    def on_chat_model_start(self, *args: Any, **kwargs: Any) -> None:
+        """A request leaves."""
+        self._started = time.perf_counter()
+        self.seconds = None
+
+    def on_llm_new_token(self, token: Any, *, chunk: Any = None, **kwargs: Any) -> None:
+        """A piece arrives; the first ones of some providers are empty."""
+        message = getattr(chunk, "message", None)
+        full = token or (isinstance(message, AIMessageChunk) and (message.tool_call_chunks or message.content))
+        if full and self.seconds is None:
+            self.seconds = time.perf_counter() - self._started
+
+
+def run(
+    choice: Choice,
+    *,
+    arms: Sequence[Arm] = ARMS,
+    turns: int = len(TURNS),
+    tag: str = TAG,
+    on_turn: Callable[[Arm, TurnRow | None], None] = lambda arm, row: None,
+) -> RunResult:
+    """Play the conversation in each arm.
+
+    Args:
+        choice: The model.
+        arms: Which arms, in which order.
+        turns: How many turns of the script.
+        tag: The tag of the state blocks.
+        on_turn: Called with None when an arm begins and with each turn's row.
+
+    Raises:
+        ModelError: If the model fails; nothing was written.
+    """
+    started, clock = datetime.now().astimezone(), time.perf_counter()
+    rows: list[TurnRow] = []
+    notices: list[Notice] = []
+    for arm in arms:
+        on_turn(arm, None)
+        player = ArmPlayer(choice, arm, tag=tag, on_notice=notices.append)
+        for number in range(1, turns + 1):
+            rows.append(player.play(number))
+            on_turn(arm, rows[-1])
+    return RunResult(
+        model=choice.name,
+        adapter=choice.adapter,
+        ttft_source=choice.ttft,
+        head_tokens=choice.count(f"{tools_block()}\n\n{head_text(initial_state(), 'rewrite_late', tag)}"),
+        tokens_are_estimates=not choice.counts_exactly,
+        started=started.isoformat(timespec="seconds"),
+        seconds=time.perf_counter() - clock,
+        versions=versions(),
+        arms=tuple(arms),
+        rows=with_agreement(rows),
+        notices=tuple(str(notice) for notice in notices),
+    )
+
+
+class ArmPlayer:
+    """Plays the script through one agent.
+
+    Args:
+        choice: The model.
+        arm: How it is kept informed.
+        tag: The tag of the state blocks.
+        on_notice: Called with each notice of the library.
+    """
+
+    def __init__(
+        self, choice: Choice, arm: Arm, *, tag: str = TAG, on_notice: Callable[[Notice], None] | None = None
+    ) -> None:
+        self._choice = choice
+        self._arm: Arm = arm
+        self._watch = Watch()
+        self._first_token = FirstToken()
+        self._planned: list[ModelCall] = []
+        self._before: Shop | None = None
+        self.agent = build_agent(
+            choice.for_arm(arm),
+            arm,
+            watch=self._watch,
+            tag=tag,
+            on_call=self._planned.append,
+            on_notice=on_notice,
+        )
+        self.config: dict[str, Any] = {
+            "configurable": {"thread_id": arm},
+            "callbacks": [self._first_token],
+            "recursion_limit": _STEPS,
+        }
+
+    def play(self, number: int) -> TurnRow:
+        """Play turn `number` of the script; turns come in order, from 1."""
+        turn = TURNS[number - 1]
+        self._watch.calls.clear()
+        self._planned.clear()
+        news: Mapping[str, Any] = turn.outside
+        if number == 1:  # the thread's first input carries the whole state, later ones what changed
+            news = apply_patch(initial_state(), turn.outside).model_dump(mode="json")
+        try:
+            with foreign_errors():
+                self.agent.invoke({"messages": [("user", turn.text)], "pkv_state": news}, self.config)
+        except GraphRecursionError as error:
+            raise ModelError(f"turn {number}: the model called no tool that the shop has, again and again") from error
+        return self._row(number, turn)
+
+    def _row(self, number: int, turn: Turn) -> TurnRow:
+        seen = self._watch.calls[0]
+        usage = sum((normalise_usage(call.answer.usage_metadata or {}) for call in self._watch.calls), Usage())
+        errata = [call.plan.erratum.text for call in self._planned if call.plan.erratum]
+        decision, expected = _decision(seen.answer), expected_decision(seen.shop, turn)
+        row = TurnRow(
+            turn=number,
+            arm=self._arm,
+            request=turn.text,
+            outside=dict(turn.outside),
+            changed=_changed(self._before, seen.shop),
+            erratum="\n".join(errata) or None,
+            appended_tokens=sum(map(self._choice.count, errata)),
+            prompt_tokens=usage.input,
+            cached_tokens=usage.cache_read,
+            output_tokens=usage.output,
+            ttft_s=self._ttft(seen),
+            total_s=seen.seconds,
+            reason=seen.answer.text,
+            decision=decision,
+            expected=expected,
+            policy_correct=decision == expected,
+        )
+        self._before = seen.shop
+        return row
+
+    def _ttft(self, seen: SeenCall) -> float | None:
+        if self._choice.ttft == "engine":
+            reported = cast("dict[str, Any]", seen.answer.response_metadata)  # pyright: ignore[reportUnknownMemberType]
+            return reported.get("ttft_s")
+        return self._first_token.seconds if self._choice.ttft == "stream" else seen.seconds
+
+
+def expected_decision(shop: Shop, turn: Turn) -> Decision:
+    """What the policy wants in this state. A value that no rule names, "on hold" say, is a case for a person."""
+    try:
+        return Decision(*decide(shop_rules(), shop, Request({}, turn.topic, turn.order_id, turn.text, turn.town)))
+    except KeyError:
+        return Decision("escalate_case", {"order_id": turn.order_id})
+
+
+def _decision(answer: AIMessage) -> Decision:
+    """The one tool call; several are shown, and equal no decision of the policy's."""
+    if len(answer.tool_calls) == 1:
+        return Decision(answer.tool_calls[0]["name"], dict(answer.tool_calls[0]["args"]))
+    return Decision(" + ".join(call["name"] for call in answer.tool_calls), {})
+
+
+def _changed(before: Shop | None, after: Shop) -> dict[str, str]:
+    """What is different, by path; the clock, which always is, aside."""
+    if before is None:
+        return {}
+    changes = diff(snapshot(before).without_volatile(), snapshot(after).without_volatile())
+    return {change.path: change.text for change in changes}
+
+
+def versions() -> dict[str, str]:
+    """The versions of what decides a run's numbers."""
+    found = {"python": python_version()}
+    for name in ("pkv-agents", "langchain-pkv", "langchain", "langgraph", "torch", "transformers"):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+__all__ = ["ArmPlayer", "FirstToken", "Watch", "expected_decision", "run", "versions"]

@@ -1,0 +1,99 @@
+"""The adapter is trained on the very tokens that the library sends: a row equals the conversation through the agent."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from examples.support_agent.arms import POLICY, Arm
+from examples.support_agent.models import Choice
+from examples.support_agent.runner import ArmPlayer
+from examples.support_agent.scenario import TURNS, initial_state
+from examples.support_agent.tools import EFFECTS
+from examples.support_agent.training.rows import Head, Row, RowMaker, RowPlan
+from examples.support_agent.worlds import Request, Size, World, decide, shop_rules
+from langchain_pkv import LocalChatModel
+from pkv_agents import Message, ToolCall, apply_patch
+from pkv_agents.local import LocalModel, Reply
+from tests.example.readers import read_and_decide
+from tests.local.tiny import tiny_llama, tiny_tokenizer
+
+SEED = 7
+
+
+class ReadingModel(LocalModel):
+    """The local engine with a reader in place of the weights; keeps the prompts' ids."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        super().__init__(tiny_llama(vocab_size=max(448, len(tokenizer))), tokenizer)
+        self.prompts: list[tuple[int, ...]] = []
+
+    def generate(self, messages: Sequence[Message], **options: Any) -> Reply:
+        self.prompts.append(tuple(self.render_ids(messages, options["tools"])))
+        question = next(message.text for message in reversed(messages) if message.role == "user")
+        texts = [message.text for message in messages if message.role != "assistant"]
+        reason, tool, arguments = read_and_decide(question, texts)
+        call = ToolCall(tool, arguments, id=str(len(self.prompts)))
+        return Reply(reason, (call,), "tool_calls", len(self.prompts[-1]), 0, 9, 0.0, 0.0, ())
+
+
+@pytest.fixture(params=["tiny", pytest.param("embedded", marks=pytest.mark.embedded)])
+def tokenizer(request: pytest.FixtureRequest) -> Any:
+    if request.param == "tiny":
+        return tiny_tokenizer()
+    from transformers import AutoTokenizer
+
+    folder: Path = request.getfixturevalue("embedded_model")
+    return AutoTokenizer.from_pretrained(folder)
+
+
+def sent_by(arm: Arm, tokenizer: Any, turns: int) -> list[tuple[int, ...]]:
+    """The prompts of the agent."""
+    model = ReadingModel(tokenizer)
+    rng = random.Random(SEED)
+    tag = "".join(rng.choice("abcdefghijklmnopqrstuvwxyz234567") for _ in range(4))  # what a row maker draws first
+    choice = Choice("m", lambda _: LocalChatModel(local=model), len, counts_exactly=True, ttft="engine")
+    player = ArmPlayer(choice, arm, tag=tag)
+    for number in range(1, turns + 1):
+        assert player.play(number).policy_correct
+    return model.prompts
+
+
+def row_of(requests: Sequence[Request], tokenizer: Any, head: Head) -> Row:
+    world = World(POLICY, shop_rules(), initial_state(), tuple(requests))
+    return RowMaker(tokenizer, random.Random(SEED)).row(world, RowPlan(Size(), head))
+
+
+def the_script() -> list[Request]:
+    """The scripted turns; what the tools of one turn did is among the changes before the next."""
+    shop, done = initial_state(), dict[str, str]()
+    requests: list[Request] = []
+    for turn in TURNS:
+        requests.append(Request({**done, **turn.outside}, turn.topic, turn.order_id, turn.text, turn.town))
+        shop = apply_patch(shop, requests[-1].patch)
+        done = EFFECTS[decide(shop_rules(), shop, requests[-1])[0]](shop, turn.order_id)
+    return requests
+
+
+def test_a_row_with_errata_is_what_our_arm_sends(tokenizer: Any) -> None:
+    row = row_of(the_script(), tokenizer, "errata")
+    prompts = sent_by("ours", tokenizer, len(TURNS))
+    assert len(prompts) == len(TURNS)
+    for prompt in prompts:  # each but the first holds all answers before it
+        assert prompt == row.ids[: len(prompt)]
+    rest = tokenizer.decode(row.ids[len(prompts[-1]) : row.trunk])
+    assert rest.startswith(
+        'account.standing: "restricted"\n{"name":"decline_request","arguments":{"order_id":"M802"}}<'
+    )
+
+
+@pytest.mark.parametrize(("arm", "head"), [("rewrite_late", "end"), ("rewrite", "top")])
+def test_a_row_with_a_rewritten_head_is_what_the_other_arms_send(tokenizer: Any, arm: Arm, head: Head) -> None:
+    """A row has one head, the agent one a turn: compared on the first turn, the only one of this row."""
+    row = row_of(the_script()[:1], tokenizer, head)
+    (prompt,) = sent_by(arm, tokenizer, 1)
+    assert prompt == row.ids[: len(prompt)]
