@@ -19,9 +19,10 @@ from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import Literal
 
+from examples.support_agent.policy import Request, Rule, field_path, read_field
 from examples.support_agent.schema import Shop
 from examples.support_agent.vocabulary import HELD_OUT, TOPICS, Vocabulary
-from examples.support_agent.worlds import Request, Rule, Size, World, draw_world, field_path, read_field
+from examples.support_agent.worlds import Size, World, draw_world
 from pkv_agents import apply_patch, render_baseline, snapshot
 
 Head = Literal["short", "long"]

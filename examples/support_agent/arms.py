@@ -26,9 +26,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langchain_pkv import ModelCall, StateMiddleware
 from pkv_agents import Notice, Snapshot, apply_patch, render_baseline, snapshot
 
+from .policy import POLICY_FILE
 from .schema import Shop
 from .tools import shop_tools
-from .worlds import POLICY_FILE
 
 Arm = Literal["rewrite", "rewrite_late", "ours", "stale"]
 ARMS: tuple[Arm, ...] = get_args(Arm)

@@ -24,11 +24,11 @@ from pkv_agents import ModelError, Notice, Usage, apply_patch, diff, normalise_u
 
 from .arms import ARMS, TAG, Arm, build_agent, head_text
 from .models import Choice, foreign_errors
+from .policy import Request, decide, shop_rules
 from .results import Decision, RunResult, TurnRow, with_agreement
 from .scenario import TURNS, Turn, initial_state
 from .schema import Shop
 from .training.rows import tools_block
-from .worlds import Request, decide, shop_rules
 
 _STEPS = 12
 """The most steps of the graph in one turn; a turn that goes well has three."""

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from benchmarks._arms import openai_tools, requests_of
 from benchmarks._cases import KINDS, VARIANTS, Case, Head, Phrasing, draw_case
 from benchmarks.parity import jobs_of
+from examples.support_agent.policy import read_field
 from examples.support_agent.vocabulary import HELD_OUT, TOPICS, TRAINED
-from examples.support_agent.worlds import read_field
 from pkv_agents import LOCAL, snapshot
 
 SEEDS = st.integers(0, 10_000)

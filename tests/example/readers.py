@@ -14,8 +14,8 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import Field
 
 from examples.support_agent.models import Choice
+from examples.support_agent.policy import field_path, shop_rules
 from examples.support_agent.scenario import TURNS
-from examples.support_agent.worlds import field_path, shop_rules
 
 _LINE = re.compile(r'^([a-z]+(?:\[\w+\])?(?:\.\w+)*): (".*")$', re.MULTILINE)
 

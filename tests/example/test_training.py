@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from examples.support_agent.policy import Request, decide, read_field, shop_rules
 from examples.support_agent.training.curriculum import LEVELS, Curriculum
 from examples.support_agent.training.fast_llama import FastLlama, LoraSettings
 from examples.support_agent.training.fused_ops import CausalAttention, LoraLinear, RmsNorm, Rotate, SwiGlu
 from examples.support_agent.training.rows import RowMaker, RowPlan
 from examples.support_agent.training.train import layout, save_adapter
-from examples.support_agent.worlds import Size, World, decide, draw_world, read_field, shop_rules
+from examples.support_agent.worlds import Size, World, draw_world
 
 
 class Letters:
@@ -188,7 +189,6 @@ def _patched(world: World, data: dict[str, object], patch: dict[str, str]) -> di
 
 def test_the_shop_has_a_rule_for_every_value_of_its_script() -> None:
     from examples.support_agent.scenario import TURNS, initial_state
-    from examples.support_agent.worlds import Request
     from pkv_agents import apply_patch
 
     shop, rules = initial_state(), shop_rules()

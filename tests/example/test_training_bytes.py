@@ -11,11 +11,12 @@ import pytest
 
 from examples.support_agent.arms import POLICY, Arm
 from examples.support_agent.models import Choice
+from examples.support_agent.policy import Request, decide, shop_rules
 from examples.support_agent.runner import ArmPlayer
 from examples.support_agent.scenario import TURNS, initial_state
 from examples.support_agent.tools import EFFECTS
 from examples.support_agent.training.rows import Head, Row, RowMaker, RowPlan
-from examples.support_agent.worlds import Request, Size, World, decide, shop_rules
+from examples.support_agent.worlds import Size, World
 from langchain_pkv import LocalChatModel
 from pkv_agents import Message, ToolCall, apply_patch
 from pkv_agents.local import LocalModel, Reply

@@ -70,10 +70,10 @@ def _plan(rng: random.Random, level: int) -> RowPlan:
         size = Size(topics=rng.choice((8, 10, 12)), orders=3, prose=0.1, turns=7, changes=_BUSY)
         return RowPlan(size, head, keep=rng.choice((0.6, 1.0)), branches=32, level=3)
     size = Size(topics=rng.choice((10, 12)), orders=3, prose=rng.choice((0.6, 1.0)), turns=10, changes=_BUSY)
-    return RowPlan(size, head, branches=40, level=4)
+    return RowPlan(size, head, branches=32, level=4)
 
 
 def _head(rng: random.Random) -> Head:
-    if rng.random() < 0.72:
+    if rng.random() < 0.6:
         return "errata"
-    return "end" if rng.random() < 0.65 else "top"
+    return "end" if rng.random() < 0.75 else "top"

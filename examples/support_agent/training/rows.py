@@ -15,9 +15,10 @@ from typing import Literal, Protocol
 
 from pkv_agents import Snapshot, apply_patch, diff, fold, render_baseline, render_erratum, snapshot
 
+from ..policy import Request, field_path, read_field
 from ..schema import Shop
 from ..vocabulary import TOOL_DOCS, TOPICS
-from ..worlds import Request, Size, World, draw_world, field_path, read_field
+from ..worlds import Size, World, draw_world
 
 Head = Literal["errata", "end", "top"]
 """Where the state stands: told by errata, or rewritten at the head's end or near its top."""
@@ -181,13 +182,16 @@ class RowMaker:
         turns = len(world.requests)
         count = plan.branches * (2 if index == turns - 1 else 1) // (turns + 1)
         pairs = [(topic, order.id) for topic in world.rules for order in state.orders]
-        for topic, order in self._rng.sample(pairs, min(count, len(pairs))):
+        chosen = self._rng.sample(pairs, min(count, len(pairs)))
+        if "address change" in world.rules and count:
+            chosen.append(("address change", self._rng.choice(state.orders).id))  # a town is copied nowhere else
+        for topic, order in chosen:
             town = self._rng.choice(plan.size.vocabulary.towns)
             text = self._rng.choice(self._topics[topic].requests).format(id=order, town=town)
             request = Request({}, topic, order, text, town)
-            tool, _ = world.answer(state, request)
+            tool, arguments = world.answer(state, request)
             kind = plan.head if plan.head != "errata" else _kind(world, request, first, told)
-            writer.branch(text, reason_text(world, state, request), tool, kind)
+            writer.branch(text, reason_text(world, state, request), tool, arguments, kind)
 
 
 def _kind(world: World, request: Request, first: Snapshot, told: Snapshot) -> str:
@@ -234,7 +238,7 @@ class _Writer:
 
     def answer(self, reason: tuple[str, str], tool: str, arguments: dict[str, str], kind: str | None) -> None:
         """The agent's turn; scored if it has a kind."""
-        ids, weights, answers = self._scored(reason, tool, call_text(tool, arguments), kind or "")
+        ids, weights, answers = self._scored(reason, tool, arguments, kind or "")
         ids += [self._end, *self._newline]
         weights += [_REST] + [0.0] * len(self._newline)
         if kind is not None:
@@ -242,31 +246,36 @@ class _Writer:
         self._ids += ids
         self._weights += weights if kind is not None else [0.0] * len(ids)
 
-    def branch(self, text: str, reason: tuple[str, str], tool: str, kind: str) -> None:
-        """One more request here, up to and with the token that decides."""
+    def branch(self, text: str, reason: tuple[str, str], tool: str, arguments: dict[str, str], kind: str) -> None:
+        """One more request here, up to and with the last token that decides."""
         turn = self._turn("user", text)
-        ids, weights, answers = self._scored(reason, tool, _CALL + tool, kind)
-        stop = answers[-1].index + 1
+        ids, weights, answers = self._scored(reason, tool, arguments, kind)
+        stop = max(index for index, weight in enumerate(weights) if weight > _REST) + 1
         shifted = [Answer(len(turn) + answer.index, answer.kind) for answer in answers]
         self._branches.append((len(self._ids), turn + ids[:stop], [0.0] * len(turn) + weights[:stop], shifted))
 
     def _scored(
-        self, reason: tuple[str, str], tool: str, call: str, kind: str
+        self, reason: tuple[str, str], tool: str, arguments: dict[str, str], kind: str
     ) -> tuple[list[int], list[float], list[Answer]]:
         """The tokens of an answer from the turn's start on, their weights, and the tokens that decide."""
         path, value = reason
-        text = f"{path}{value}\n{call}"
+        line = f"{path}{value}\n"
+        text = line + call_text(tool, arguments)
         ids = self._encode(text)
-        marks = [
-            len(self._encode(part)) for part in (path + '"', f"{path}{value}\n{_CALL}", f"{path}{value}\n{_CALL}{tool}")
-        ]
+        at_value, at_tool, after_tool = (
+            len(self._encode(part)) for part in (path + '"', line + _CALL, f"{line}{_CALL}{tool}")
+        )
         weights = [_REST] * len(ids)
-        weights[0] = weights[marks[0]] = weights[marks[1]] = _FIRST
+        weights[0] = weights[at_value] = weights[at_tool] = _FIRST
         weights[len(self._encode(path.removesuffix(": "))) - 1] = _FIRST / 2
-        for forced in (*range(len(self._encode(path + value)) + 1, marks[1]), *range(marks[1] + 1, marks[2])):
+        for forced in (*range(len(self._encode(path + value)) + 1, at_tool), *range(at_tool + 1, after_tool)):
             weights[forced] = 0.0
         lead = len(self._lead)
-        answers = [Answer(lead + marks[0], f"{kind} value"), Answer(lead + marks[1], f"{kind} tool")]
+        answers = [Answer(lead + at_value, f"{kind} value"), Answer(lead + at_tool, f"{kind} tool")]
+        if town := arguments.get("town"):
+            start = len(self._encode(text[: text.index('"town":"') + len('"town":"')]))
+            weights[start : start + len(self._encode(town))] = [_FIRST / 2] * len(self._encode(town))
+            answers.append(Answer(lead + start, f"{kind} town"))
         return [*self._lead, *ids], [0.0] * lead + weights, answers
 
     def row(self, head: int) -> Row:
