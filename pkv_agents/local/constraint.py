@@ -53,6 +53,11 @@ class Constraint:
         return self._ended or (not self.released and self._matcher.is_stopped())
 
     @property
+    def in_preface(self) -> bool:
+        """The line of text before the call is not ended yet."""
+        return self._position.in_preface
+
+    @property
     def complete(self) -> bool:
         """The answer so far is a whole one."""
         return not self.released and not self._undecided and self._matcher.is_accepting()

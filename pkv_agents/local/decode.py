@@ -128,7 +128,7 @@ class Decoder:
         if allowed is not None:
             mask = torch.as_tensor(allowed[: self._known])
             scores = scores.masked_fill(~mask.to(scores.device), -math.inf)
-        if self._margin is None:
+        if self._margin is None and not (self._constraint is not None and self._constraint.in_preface):
             best = torch.topk(scores, 2).values
             self._margin = float(best[0] - best[1])
         token = self._pick(scores)

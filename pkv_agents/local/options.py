@@ -81,8 +81,8 @@ class Reply:
         ttft_s: Seconds from the call to the first token chosen.
         total_s: Seconds from the call to the end.
         ids: The generated ids, without the token that ended the turn.
-        decision_margin: Logit distance between the best and the second-best token where the first choice was made;
-            None if nothing was chosen. A small one is a near-tie.
+        decision_margin: Logit distance between the best and the second-best token where the first choice was made,
+            behind a preface if there is one; None if nothing was chosen. A small one is a near-tie.
     """
 
     text: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,7 +13,7 @@ from pkv_agents.local import Delta, Done, LocalModel
 from pkv_agents.local.turns import assistant_text
 from pkv_agents.messages import Message
 from tests.local.test_model import CANCEL, HEAD
-from tests.local.tiny import tiny_model
+from tests.local.tiny import tiny_llama, tiny_model, tiny_tokenizer
 
 ASKED = [HEAD, Message("user", "Please cancel order K417.")]
 
@@ -63,3 +64,19 @@ def test_auto_and_no_tools_know_no_preface(model: LocalModel) -> None:
 def test_a_negative_length_is_refused(model: LocalModel) -> None:
     with pytest.raises(ValueError, match="preface is -1"):
         model.generate(ASKED, tools=[CANCEL], tool_choice="any", preface=-1)
+
+
+def test_the_margin_is_taken_where_the_tool_is_chosen() -> None:
+    llama, tokenizer = tiny_llama(), tiny_tokenizer()
+    model = LocalModel(llama, tokenizer)
+    names = ("cancel_order", "hold_order", "open_return")
+    tools = [{**CANCEL, "function": {**CANCEL["function"], "name": name}} for name in names]
+    reply = model.generate(ASKED, tools=tools, tool_choice="any", preface=20, max_tokens=160)
+    openings = [tokenizer.encode(f'{{"name":"{name}"', add_special_tokens=False) for name in names]
+    shared = next(at for at, column in enumerate(zip(*openings, strict=False)) if len(set(column)) > 1)
+    written = list(reply.ids)
+    start = next(at for at in range(len(written)) if written[at : at + shared] == openings[0][:shared])
+    ids = torch.tensor([[*model.render_ids(ASKED, tools), *written[: start + shared]]])
+    with torch.no_grad():
+        scores = llama(ids).logits[0, -1, [opening[shared] for opening in openings]].sort(descending=True).values
+    assert reply.decision_margin == pytest.approx(float(scores[0] - scores[1]), abs=1e-3)
