@@ -70,7 +70,8 @@ def test_the_margin_is_taken_where_the_tool_is_chosen() -> None:
     llama, tokenizer = tiny_llama(), tiny_tokenizer()
     model = LocalModel(llama, tokenizer)
     names = ("cancel_order", "hold_order", "open_return")
-    tools = [{**CANCEL, "function": {**CANCEL["function"], "name": name}} for name in names]
+    function: Any = CANCEL["function"]
+    tools = [{**CANCEL, "function": {**function, "name": name}} for name in names]
     reply = model.generate(ASKED, tools=tools, tool_choice="any", preface=20, max_tokens=160)
     openings = [tokenizer.encode(f'{{"name":"{name}"', add_special_tokens=False) for name in names]
     shared = next(at for at, column in enumerate(zip(*openings, strict=False)) if len(set(column)) > 1)
