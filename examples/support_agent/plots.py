@@ -106,6 +106,7 @@ def themed(svg: str, label: str) -> str:
     svg = re.sub(r' id="(?:figure|axes|patch|text|line2d|legend|matplotlib\.axis|xtick|ytick)_\d+"', "", svg)
     svg = re.sub(r' xmlns:xlink="[^"]*"', "", svg, count=1).replace("xlink:href", "href")
     svg = re.sub(r' xmlns="[^"]*"', "", svg, count=1)  # inline SVG needs none
+    svg = re.sub(r"font-family: [^;]*; ", "", svg)  # the page's own
     for name, colour in _COLOURS.items():
         svg = svg.replace(colour, f"var(--{name.replace('_', '-')})")
     return svg.replace("<svg", f'<svg role="img" aria-label="{label} by turn"', 1)

@@ -204,9 +204,10 @@ class ArmPlayer:
         return row
 
     def _ttft(self, seen: SeenCall) -> float | None:
+        """The engine's clock starts when it is called; what was spent on the request before counts, too."""
         if self._choice.ttft == "engine":
             reported = cast("dict[str, Any]", seen.answer.response_metadata)  # pyright: ignore[reportUnknownMemberType]
-            return reported.get("ttft_s")
+            return seen.seconds - reported["total_s"] + reported["ttft_s"] if "ttft_s" in reported else None
         return self._first_token.seconds if self._choice.ttft == "stream" else seen.seconds
 
 

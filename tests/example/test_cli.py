@@ -137,14 +137,13 @@ def test_no_network_and_no_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_random_model_plays_all_arms(tmp_path: Path) -> None:
+def test_a_random_model_plays(tmp_path: Path) -> None:
     """Real weights, real engine, real graph; only the sense is missing."""
     folder = save_model(tmp_path / "tiny", max_position_embeddings=32768)
     html = tmp_path / "r.html"
-    result = invoke("--model", str(folder), "--turns", "3", "--html", str(html))
+    result = invoke("--model", str(folder), "--turns", "2", "--arms", "rewrite,ours", "--html", str(html))
     assert result.exit_code == 0, result.output
     totals = json.loads(html.with_suffix(".json").read_text())["totals"]
     assert totals["ours"]["cached_share_after_first"] > 0.9
-    assert totals["stale"]["cached_share_after_first"] > 0.9
     assert totals["rewrite"]["cached_share_after_first"] < 0.2
-    assert totals["rewrite_late"]["agreement"] == 3
+    assert all(sums["ttft_p50_s"] > 0 for sums in totals.values())

@@ -88,6 +88,7 @@ def test_the_plots_follow_the_pages_colours(result: RunResult) -> None:
     for arm in ARMS:
         assert f"var(--{arm.replace('_', '-')})" in str(cached_plot(result))
         assert arm in page.text
+    assert "font-family" not in str(ttft_plot(result))
     assert "svg" not in Page(render_html(result, plots=False)).tags
     assert cached_plot(result) == cached_plot(result)
 
