@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
-from .arms import Arm
+from .arms import ORACLE, Arm
 from .results import RunResult, Totals, TurnRow
 
 NOT_REPORTED = "not reported"
@@ -52,6 +52,7 @@ def show(console: Console, result: RunResult) -> None:
         rows = [row for row in result.rows if row.turn == turn]
         console.print(Group(*_turn(rows, result.ttft_source)))
     console.print(_totals(result))
+    console.print(f"policy: right by the shop's policy; oracle: decided as {ORACLE}", style="dim", highlight=False)
     about = "about " if result.tokens_are_estimates else ""
     console.print(f"model: {result.model}; head: {about}{result.head_tokens} tokens", highlight=False, soft_wrap=True)
     for notice in result.notices:
@@ -65,11 +66,12 @@ def _turn(rows: list[TurnRow], ttft_source: str) -> Iterator[RenderableType]:
     if told := next((row for row in rows if row.erratum), None):
         lines = (told.erratum or "").split("\n")[1:-1]
         yield Padding(Text(f"erratum: {'; '.join(lines)} ({told.appended_tokens} tokens)", style="blue"), (0, 0, 0, 3))
-    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
-    table.add_column("   ")
+    table = Table(box=None, padding=(0, 1), collapse_padding=True, pad_edge=False, header_style="dim")
+    table.add_column("   ", no_wrap=True)
     for name in ("cached", "new", TTFT_NAMES[ttft_source]):
         table.add_column(name, justify="right")
-    for name in ("decision", "by policy", "as rewrite_late"):
+    table.add_column("decision", no_wrap=True)
+    for name in ("policy", "oracle"):
         table.add_column(name)
     for row in rows:
         table.add_row(
@@ -87,11 +89,11 @@ def _turn(rows: list[TurnRow], ttft_source: str) -> Iterator[RenderableType]:
 def _totals(result: RunResult) -> RenderableType:
     name = TTFT_NAMES[result.ttft_source]
     table = Table(title="\nTotals", title_justify="left", title_style="bold", header_style="dim", box=None)
-    table.add_column("")
+    table.add_column("", no_wrap=True)
     for header in (
         "cached after turn 1",
         f"{name}, median",
-        "as rewrite_late",
+        "as the oracle",
         "right by policy",
         "tokens computed",
         "tokens appended",
@@ -136,12 +138,12 @@ def count(value: int | None) -> str:
 
 def share(value: float | None) -> str:
     """A share in percent."""
-    return NOT_REPORTED if value is None else f"{100 * value:.1f} %"
+    return NOT_REPORTED if value is None else f"{100 * value:.1f}\N{NO-BREAK SPACE}%"
 
 
 def seconds(value: float | None) -> str:
     """A time."""
-    return NOT_REPORTED if value is None else f"{value:.2f} s"
+    return NOT_REPORTED if value is None else f"{value:.2f}\N{NO-BREAK SPACE}s"
 
 
 def mark(value: bool | None) -> str:

@@ -128,7 +128,7 @@ def test_the_terminal_shows_every_turn_and_the_totals(result: RunResult, capsys:
     for text in ("change_address(M802, Lisbon)", 'orders[M802].status: "packed"', "changed: customer.tier = gold"):
         assert text in shown
     assert shown.count("ours") >= 4
-    assert "as rewrite_late" in shown
+    assert "decided as rewrite_late" in shown
     assert "first token" in shown or "whole call" in shown
 
 
