@@ -13,7 +13,10 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help venv example test check model lint fmt clean test-fast test-all model-if-possible
+.PHONY: help venv example test check model lint fmt clean test-fast test-covered test-slow model-if-possible
+
+# Without bytecode on disk each start of pytest compiles its plugins and our tests again: ten seconds a start.
+export PYTHONDONTWRITEBYTECODE :=
 
 PYTHON ?= python3
 ARGS ?=
@@ -66,15 +69,25 @@ lint: $(STAMP)
 	@$(PY) -m ruff format --quiet --check $(CODE) || { echo "pkv-agents: not formatted; run: make fmt" >&2; exit 1; }
 	@PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(PY) -m pyright --pythonpath $(PY)
 
-test-fast: lint
-	@$(PY) -m pytest -q -m "not slow and not embedded"
+# Two workers: the tests are bound by one core each. Lint runs beside them, for what the imports leave free.
+FAST := -q -n 2 --dist worksteal -m "not slow and not embedded"
 
-check: test-fast
+test-fast: $(STAMP)
+	@$(PY) -m pytest $(FAST)
 
-test-all: lint model-if-possible
-	@HYPOTHESIS_PROFILE=full $(PY) -m pytest -q --cov --cov-report=term
+check: $(STAMP)
+	@$(MAKE) --no-print-directory -j2 --output-sync=target lint test-fast
 
-test: test-all
+test-covered: $(STAMP)
+	@HYPOTHESIS_PROFILE=full $(PY) -m pytest $(FAST) --cov --cov-report=term
+
+# One process and no tracing: these run the embedded model on all cores.
+test-slow: model-if-possible
+	@$(PY) -m pytest -q -m "slow or embedded"
+
+test: $(STAMP)
+	@$(MAKE) --no-print-directory -j2 --output-sync=target lint test-covered
+	@$(MAKE) --no-print-directory test-slow
 
 fmt: $(STAMP)
 	@$(PY) -m ruff check --quiet --fix $(CODE) || true

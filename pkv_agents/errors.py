@@ -16,6 +16,8 @@
     |   |-- TemplateError                 a chat template that is missing or cannot carry the conversation
     |   |-- ContextLengthError            more tokens than the model was built for
     |   |-- AdapterError                  an adapter that belongs to another model
+    |   |-- OptionsError (ValueError)     an option of a generation that makes no sense
+    |   |-- SlabError (ValueError)        a cut, commit or copy that does not fit the KV slab
     |   `-- GrammarError                  a schema that constrained decoding cannot express
     `-- StrictNoticeError                 a notice, raised because the session is strict
 
@@ -100,6 +102,14 @@ class ContextLengthError(ModelError):
 
 class AdapterError(ModelError):
     """An adapter that belongs to another model."""
+
+
+class OptionsError(ModelError, ValueError):
+    """An option of a generation that makes no sense."""
+
+
+class SlabError(ModelError, ValueError):
+    """A cut, a commit or a copy that does not fit the KV slab."""
 
 
 class GrammarError(ModelError):

@@ -35,6 +35,7 @@ from .usage import Usage, normalise_usage
 StateT = TypeVar("StateT", bound=TrackedState)
 
 logger = logging.getLogger("pkv_agents")
+logger.addHandler(logging.NullHandler())
 
 MAX_KEPT = 1000
 """How many turns and notices a report remembers."""

@@ -169,6 +169,25 @@ def check_adapter(model: Any, folder: Path) -> None:
                 f"the adapter in {folder} is for another model ({base}): its {found[1]} has width {theirs}, "
                 f"this model's has {mine}"
             )
+    _check_base(model, folder, base)
+
+
+def _check_base(model: Any, folder: Path, base: object) -> None:
+    """Compare some weights that the adapter leaves alone with those of the model it was trained on.
+
+    Another model of the same shape would take the adapter without a word and decide at random. Norms are kept in full
+    precision by quantised files too, so every honest copy of the base passes.
+    """
+    file = folder / "base_weights.json"
+    if not file.is_file():
+        return
+    weights: dict[str, Any] = dict(model.named_parameters())
+    for name, expected in cast("dict[str, list[float]]", json.loads(file.read_text(encoding="utf-8"))).items():
+        mine = weights[name].detach().flatten()[: len(expected)].tolist() if name in weights else []
+        if len(mine) != len(expected) or any(
+            abs(a - b) > 0.01 * abs(b) + 1e-3 for a, b in zip(mine, expected, strict=True)
+        ):
+            raise AdapterError(f"the adapter in {folder} is for another model ({base}): {name} differs")
 
 
 def _hosted(spec: str, provider: str) -> Choice:

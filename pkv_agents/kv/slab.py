@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from pkv_agents.errors import ModelError
+from pkv_agents.errors import SlabError
 
 Origin = Literal["exact"]
 """How the keys and values came about. Only a plain forward exists so far; edits and splices will add labels, and an
@@ -35,10 +35,6 @@ _ROUND = 64
 """Capacities are multiples of this many tokens."""
 _GROWTH = 1.25
 """A slab that must grow takes this factor: copying is rare and at most a quarter stands idle."""
-
-
-class SlabError(ModelError, ValueError):
-    """A cut, a commit or a copy that does not fit the slab."""
 
 
 @dataclass(frozen=True, slots=True)

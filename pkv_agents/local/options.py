@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
+from pkv_agents.errors import OptionsError
 from pkv_agents.messages import Message, ToolCall
 
 
@@ -42,6 +43,9 @@ class GenerationOptions:
         seed: Makes sampling repeatable.
         salt: The tenant; caches of different salts are never shared.
         session: The conversation; it keeps its slab from turn to turn.
+
+    Raises:
+        OptionsError: If a value makes no sense.
     """
 
     tools: Sequence[Mapping[str, object]] = ()
@@ -58,13 +62,13 @@ class GenerationOptions:
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1:
-            raise ValueError(f"max_tokens is {self.max_tokens}; an answer has at least one token")
+            raise OptionsError(f"max_tokens is {self.max_tokens}; an answer has at least one token")
         if self.preface < 0:
-            raise ValueError(f"preface is {self.preface}; it is the most characters of a line, or 0 for none")
+            raise OptionsError(f"preface is {self.preface}; it is the most characters of a line, or 0 for none")
         if not self.temperature >= 0:
-            raise ValueError(f"temperature is {self.temperature}; it cannot be negative")
+            raise OptionsError(f"temperature is {self.temperature}; it cannot be negative")
         if isinstance(self.stop, str):
-            raise TypeError("stop is a sequence of texts, not one text")
+            raise OptionsError("stop is a sequence of texts, not one text")
 
 
 @dataclass(frozen=True, slots=True)

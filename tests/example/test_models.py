@@ -86,6 +86,16 @@ def test_an_adapter_for_another_model(tmp_path: Path) -> None:
         check_adapter(tiny_llama(), deep)
 
 
+def test_an_adapter_for_another_model_of_the_same_shape(tmp_path: Path) -> None:
+    folder = save_adapter(tmp_path / "adapter")
+    norm = dict(tiny_llama().named_parameters())["model.norm.weight"].detach()[:4].tolist()
+    (folder / "base_weights.json").write_text(json.dumps({"model.norm.weight": norm}))
+    check_adapter(tiny_llama(), folder)
+    (folder / "base_weights.json").write_text(json.dumps({"model.norm.weight": [2 * value for value in norm]}))
+    with pytest.raises(AdapterError, match=r"for another model \(some-model\): model.norm.weight differs"):
+        check_adapter(tiny_llama(), folder)
+
+
 def test_an_adapter_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(AdapterError, match="no adapter in"):
         check_adapter(tiny_llama(), tmp_path)

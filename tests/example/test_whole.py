@@ -1,4 +1,4 @@
-"""The example as issue and README promise it, on the embedded model with the shop's adapter. Times are not asserted."""
+"""The example as README promises it, on the embedded model with the shop's adapter. Times are not asserted."""
 
 from __future__ import annotations
 
@@ -6,23 +6,25 @@ from pathlib import Path
 
 import pytest
 
-from examples.support_agent.models import ADAPTER, choose_model
+from examples.support_agent.arms import ARMS
+from examples.support_agent.models import choose_model
 from examples.support_agent.runner import run
 from examples.support_agent.scenario import TURNS
 
+pytestmark = [pytest.mark.embedded, pytest.mark.slow, pytest.mark.timeout(1500)]
 
-@pytest.mark.embedded
-@pytest.mark.slow
-@pytest.mark.timeout(1500)
+
 def test_the_whole_conversation_on_the_embedded_model(embedded_model: Path) -> None:
-    if not (ADAPTER / "adapter_model.safetensors").is_file():
-        pytest.skip("the shop's adapter is not in the repository")
-    result = run(choose_model())
+    # Without `rewrite`, which reads its head twelve times: most of the example's time, and the next test knows it.
+    result = run(choose_model(), arms=[arm for arm in ARMS if arm != "rewrite"])
     totals = result.totals()
     assert result.head_tokens >= 3000
     assert (totals["ours"].cached_share_after_first or 0) >= 0.97
-    assert (totals["rewrite"].cached_share_after_first or 1) < 0.20
-    # Printed: 11 of 12. One near-tie is left for other thread counts; a better trained adapter will tighten this.
-    assert (totals["ours"].agreement or 0) >= len(TURNS) - 2
+    assert (totals["ours"].agreement or 0) >= len(TURNS) - 1
     assert totals["ours"].policy_correct >= len(TURNS) - 2
     assert totals["stale"].policy_correct <= len(TURNS) - 4
+
+
+def test_a_rewritten_head_is_read_again_each_turn(embedded_model: Path) -> None:
+    result = run(choose_model(), arms=("rewrite",), turns=3)
+    assert (result.totals()["rewrite"].cached_share_after_first or 1) < 0.20

@@ -53,5 +53,4 @@ def _parts() -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
 
 def tiny_model() -> LocalModel:
     """A fresh engine, its cache empty, over the same weights."""
-    torch.set_num_threads(1)
     return LocalModel(*_parts())
