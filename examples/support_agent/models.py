@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import sys
@@ -172,6 +173,10 @@ def check_adapter(model: Any, folder: Path) -> None:
     _check_base(model, folder, base)
 
 
+def _near(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=0.01, abs_tol=1e-3)
+
+
 def _check_base(model: Any, folder: Path, base: object) -> None:
     """Compare some weights that the adapter leaves alone with those of the model it was trained on.
 
@@ -184,9 +189,7 @@ def _check_base(model: Any, folder: Path, base: object) -> None:
     weights: dict[str, Any] = dict(model.named_parameters())
     for name, expected in cast("dict[str, list[float]]", json.loads(file.read_text(encoding="utf-8"))).items():
         mine = weights[name].detach().flatten()[: len(expected)].tolist() if name in weights else []
-        if len(mine) != len(expected) or any(
-            abs(a - b) > 0.01 * abs(b) + 1e-3 for a, b in zip(mine, expected, strict=True)
-        ):
+        if len(mine) != len(expected) or not all(map(_near, mine, expected)):
             raise AdapterError(f"the adapter in {folder} is for another model ({base}): {name} differs")
 
 
