@@ -45,6 +45,9 @@ def load_model(folder: Path | None, adapter: Path | None, *, threads: int | None
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
 
+    from pkv_agents.kv import keep_freed_memory
+
+    keep_freed_memory()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     if threads is not None:

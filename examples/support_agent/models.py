@@ -111,6 +111,9 @@ def _load(folder: str) -> tuple[Any, Any]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
 
+    from pkv_agents.kv import keep_freed_memory
+
+    keep_freed_memory()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pkv_agents.kv._hf import HFModel, ModelFacts
+from pkv_agents.kv._memory import keep_freed_memory
 from pkv_agents.kv.prefix_cache import CacheKey, CacheStats, Lease, PrefixCache
 from pkv_agents.kv.slab import Slab, SlabError, SlabShape
 
@@ -16,4 +17,5 @@ __all__ = [
     "Slab",
     "SlabError",
     "SlabShape",
+    "keep_freed_memory",
 ]
