@@ -6,6 +6,7 @@ Everything public is here; modules are private in layout. Importing this package
 from ._report import SessionReport, TurnRecord
 from ._stored import SessionStore, StoredSession
 from ._walk import snapshot
+from .cachesim import CacheOutcome, CacheRequest, CacheSim, cache_request
 from .diff import Change, diff, fold
 from .errata import DEFAULT_STYLE, ErrataStyle, new_tag, render_baseline, render_erratum
 from .errors import (
@@ -54,6 +55,9 @@ __all__ = [
     "AdapterError",
     "AgentSession",
     "Anchor",
+    "CacheOutcome",
+    "CacheRequest",
+    "CacheSim",
     "Carrier",
     "Change",
     "ConflictError",
@@ -114,6 +118,7 @@ __all__ = [
     "Volatile",
     "append_text",
     "apply_patch",
+    "cache_request",
     "chain",
     "commit",
     "diff",

@@ -35,13 +35,14 @@ def explain(plan: TurnPlan) -> str:
         lines.append(f"Replayed as sent: {len(replayed)} errata, about {tokens:,} tokens (after messages {places}).")
     if plan.erratum is not None:
         where = f"after message {plan.insertions[-1].after} as {plan.erratum.carrier}"
-        lines.append(f"New: one erratum {where}, about {plan.appended_tokens} tokens, because these changed:")
+        lines.append(f"New: one erratum {where}, about {plan.appended_tokens} tokens, which says:")
     elif plan.changes:
         lines.append("Not told in this request, because there is no legal place for an erratum:")
     else:
         lines.append("Nothing new to tell.")
     for change in plan.changes[:MAX_LINES]:
-        lines.append(f"  {change.path}: {'removed' if change.kind == 'remove' else change.text}")
+        again = " (critical, said again)" if change.path in plan.restated else ""
+        lines.append(f"  {change.path}: {'removed' if change.kind == 'remove' else change.text}{again}")
     if len(plan.changes) > MAX_LINES:
         lines.append(f"  ... and {len(plan.changes) - MAX_LINES} more")
     lines.append("What broke the prefix:" if plan.notices else "The prefix of the last request is kept.")

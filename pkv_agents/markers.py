@@ -22,7 +22,7 @@ class Tracked:
         key: For a list of models: the field that gives each item its identity. Entries are then named
             `orders[K417]`, and the list can be read and patched by key.
         label: Words for the model, shown once in the baseline: `customer.tier (loyalty tier): "gold"`.
-        critical: Marks a field whose erratum is worth restating; recorded in the snapshot.
+        critical: Its erratum is told again when much has been said since (`RebasePolicy.restate_after_tokens`).
         ttl: How long a value stays true; recorded in the snapshot.
     """
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from . import _reasons
 from ._locate import Place, locate
+from ._restate import restated
 from ._slots import calls_pending, choose_carrier
 from ._walk import snapshot
 from .diff import Change, diff, fold
@@ -87,8 +88,11 @@ def plan(
     reason, notices = _decide(place, changes, now, request, rebase, policy)
     if place is None or reason is not None:
         begun = _begin(ledger, now, request, reason, _used_tag(ledger, tag), style)
-        return _fill(ledger, now, request, begun, begun, reason, notices, profile, style)
-    return _fill(ledger, now, request, place.epoch, place.kept, None, notices, profile, style)
+        return _fill(ledger, now, request, begun, begun, reason, notices, profile, style, ())
+    again = restated(
+        place.epoch, _told(place.epoch), changes, now, request.rest, request.index, policy.restate_after_tokens
+    )
+    return _fill(ledger, now, request, place.epoch, place.kept, None, notices, profile, style, again)
 
 
 def commit(ledger: Ledger | None, plan: TurnPlan) -> Ledger:
@@ -205,6 +209,7 @@ def _fill(
     notices: Sequence[Notice],
     profile: Profile,
     style: ErrataStyle,
+    again: Sequence[Change],
 ) -> TurnPlan:
     """The plan of a request in its epoch: replay what was sent, tell what is new where there is a place for it."""
     rest, count = request.rest, len(request.rest)
@@ -216,13 +221,16 @@ def _fill(
         carrier = choose_carrier(profile, rest, after, sent_as=sent.carrier) or sent.carrier
         insertions.append(Insertion(request.leading + after, sent.text, carrier))
     erratum = None
-    carrier = choose_carrier(profile, rest, count) if changes else None
-    if carrier is not None:
+    carrier = choose_carrier(profile, rest, count) if changes or again else None
+    if carrier is None:
+        again = ()
+    else:
+        changes = (*changes, *again)
         erratum = Erratum(request.end, render_erratum(changes, tag=epoch.tag, style=style), carrier, changes)
         insertions.append(Insertion(request.leading + count, erratum.text, carrier, is_new=True))
         kept = replace(kept, errata=(*kept.errata, erratum))
         told = fold(told, changes)
-    elif changes and rest:
+    if changes and carrier is None and rest:
         notices = [*notices, _reasons.waits(changes, calls_pending(rest, count))]
     base = ledger.last if ledger is not None else ""
     return TurnPlan(
@@ -230,6 +238,7 @@ def _fill(
         insertions=tuple(insertions),
         erratum=erratum,
         changes=changes,
+        restated=tuple(change.path for change in again),
         notices=tuple(notices),
         rebased=reason,
         epoch=kept,

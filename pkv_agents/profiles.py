@@ -30,6 +30,7 @@ class Profile:
         block_tokens: The cache's granularity.
         max_breakpoints: How many cache markers a request may have; 0 where caching is automatic.
         lookback_blocks: How far back from a marker a hit is looked for.
+        implicit_breakpoint: The end of each request is a marker by itself.
         ttl_seconds: How long an unused prefix is kept.
         read_multiplier: Price of a cached input token, in input tokens.
         write_multiplier: Price of writing one.
@@ -43,6 +44,7 @@ class Profile:
     block_tokens: int | None = None
     max_breakpoints: int | None = None
     lookback_blocks: int | None = None
+    implicit_breakpoint: bool = False
     ttl_seconds: int | None = None
     read_multiplier: float | None = None
     write_multiplier: float | None = None
@@ -76,7 +78,14 @@ OPENAI = Profile(
     as_of=_AS_OF,
 )
 OPENAI_5_6 = replace(
-    OPENAI, name="openai-5.6", block_tokens=None, max_breakpoints=4, ttl_seconds=1800, write_multiplier=1.25
+    OPENAI,
+    name="openai-5.6",
+    block_tokens=None,
+    max_breakpoints=4,
+    lookback_blocks=80,
+    implicit_breakpoint=True,
+    ttl_seconds=1800,
+    write_multiplier=1.25,
 )
 ANTHROPIC = Profile(
     "anthropic",

@@ -21,10 +21,12 @@ class RebasePolicy:
     Attributes:
         floor_tokens: Errata below this never cause a rebase.
         ratio: Nor do errata below this multiple of the baseline's tokens.
+        restate_after_tokens: A `critical` field is told again when so many tokens follow its last erratum.
     """
 
     floor_tokens: int = 512
     ratio: float = 1.0
+    restate_after_tokens: int = 4096
 
     def limit(self, baseline_tokens: int) -> int:
         """How many tokens of errata an epoch may hold."""
@@ -60,6 +62,7 @@ class TurnPlan:
         insertions: All errata of this history, replayed and new, in order.
         erratum: The new one, if there is news and a place for it.
         changes: What is told now; what would be told, if the erratum waits.
+        restated: Which of their paths are critical fields that are only told again.
         notices: What the user should know.
         rebased: Why a new epoch begins with this request, or None.
         epoch: The epoch as `commit` records it.
@@ -75,6 +78,7 @@ class TurnPlan:
     insertions: tuple[Insertion, ...]
     erratum: Erratum | None
     changes: tuple[Change, ...]
+    restated: tuple[str, ...]
     notices: tuple[Notice, ...]
     rebased: str | None
     epoch: Epoch
