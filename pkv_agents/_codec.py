@@ -7,6 +7,7 @@ keep the order of an object's keys.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, TypeVar, cast
 
 from .diff import Change
@@ -41,6 +42,7 @@ def _encode_epoch(epoch: Epoch) -> dict[str, object]:
         "baseline": [[path, text] for path, text in epoch.baseline.leaves.items()],
         "pinned": [path for path, meta in epoch.baseline.meta.items() if meta.pinned],
         "baseline_text": epoch.baseline_text,
+        "observed": [[path, at.isoformat()] for path, at in epoch.observed.items()],
         "errata": [
             {
                 "anchor": erratum.anchor,
@@ -90,7 +92,15 @@ def _decode_epoch(data: object, where: str) -> Epoch:
         errata=tuple(_decode_erratum(item, f"{where}.errata[{at}]") for at, item in _items(data, "errata", where)),
         reason=_get(data, "reason", str, where),
         head=_get(data, "head", str, where),
+        observed={path: _moment(text, where) for path, text in _pairs(data, "observed", where)},
     )
+
+
+def _moment(text: str, where: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise LedgerError(f"the ledger is damaged: {where}.observed has no time; nothing was changed") from None
 
 
 def _decode_erratum(data: object, where: str) -> Erratum:

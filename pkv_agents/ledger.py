@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Literal, NewType, cast
 
 from .diff import Change
@@ -112,6 +113,7 @@ class Epoch:
         errata: What was told since, in order of their commits.
         reason: Why the epoch began: `start`, or the code or words of the rebase.
         head: A hash of the instructions above the baseline.
+        observed: When each value with a `ttl` was first told or last confirmed.
     """
 
     number: int
@@ -123,6 +125,7 @@ class Epoch:
     errata: tuple[Erratum, ...] = ()
     reason: str = "start"
     head: str = ""
+    observed: Mapping[str, datetime] = field(default_factory=dict[str, datetime])
 
 
 @dataclass(frozen=True, slots=True)

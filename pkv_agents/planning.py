@@ -9,11 +9,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from . import _reasons
 from ._locate import Place, locate
 from ._restate import restated
 from ._slots import calls_pending, choose_carrier
+from ._ttl import aged
 from ._walk import snapshot
 from .diff import Change, diff, fold
 from .errata import DEFAULT_STYLE, ErrataStyle, check_tag, new_tag, render_baseline, render_erratum
@@ -60,6 +62,8 @@ def plan(
     tag: str | None = None,
     policy: RebasePolicy = DEFAULT_POLICY,
     style: ErrataStyle = DEFAULT_STYLE,
+    clock: datetime | None = None,
+    confirmed: Mapping[str, datetime] | None = None,
 ) -> TurnPlan:
     """Decide what a request says about the state.
 
@@ -73,6 +77,8 @@ def plan(
         tag: The tag of a new session (random when left out); a ledger's own tag is kept.
         policy: When errata are folded into a new baseline.
         style: The wording of what is new.
+        clock: The time, with a zone, for fields with a `ttl`; None lets nothing grow stale.
+        confirmed: When the application last set paths, be it to the same value.
 
     Returns:
         The plan; nothing is changed.
@@ -81,18 +87,22 @@ def plan(
         StateError: The state holds a value that cannot be rendered.
         MessageError: A message is not plain data.
     """
-    now = _as_snapshot(state)
     request = _read(messages, instructions)
     place = locate(ledger, request.index, request.first) if ledger is not None and ledger.epochs else None
-    changes = diff(_told(place.epoch), now) if place is not None else ()
+    told = _told(place.epoch) if place is not None else Snapshot()
+    seen = place.epoch.observed if place is not None else {}
+    now, observed = aged(_as_snapshot(state), told, seen, confirmed or {}, clock)
+    changes = diff(told, now) if place is not None else ()
     reason, notices = _decide(place, changes, now, request, rebase, policy)
     if place is None or reason is not None:
-        begun = _begin(ledger, now, request, reason, _used_tag(ledger, tag), style)
-        return _fill(ledger, now, request, begun, begun, reason, notices, profile, style, ())
-    again = restated(
-        place.epoch, _told(place.epoch), changes, now, request.rest, request.index, policy.restate_after_tokens
-    )
-    return _fill(ledger, now, request, place.epoch, place.kept, None, notices, profile, style, again)
+        epoch = kept = _begin(ledger, now, request, reason, _used_tag(ledger, tag), style)
+        again: Sequence[Change] = ()
+    else:
+        epoch, kept = place.epoch, place.kept
+        again = restated(epoch, told, changes, now, request.rest, request.index, policy.restate_after_tokens)
+    if dict(observed) != dict(kept.observed):
+        kept = replace(kept, observed=observed)
+    return _fill(ledger, now, request, epoch, kept, reason, notices, profile, style, again)
 
 
 def commit(ledger: Ledger | None, plan: TurnPlan) -> Ledger:
@@ -262,5 +272,6 @@ def _head_hash(head: str) -> str:
 def _plan_id(base: str, epoch: Epoch, erratum: Erratum | None) -> str:
     parts = [base, str(epoch.number), epoch.start, epoch.first, epoch.reason, epoch.baseline_text]
     parts += [erratum.anchor, erratum.carrier, erratum.text] if erratum is not None else []
+    parts += [f"{path}@{at.isoformat()}" for path, at in epoch.observed.items()]
     joined = "\0".join(parts)
     return hashlib.sha256(joined.encode("utf-8", "surrogatepass")).hexdigest()[:24]

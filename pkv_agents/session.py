@@ -15,6 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Generic, Literal, TypeVar, cast
 
 from ._report import SessionReport, TurnRecord
@@ -41,6 +42,10 @@ MAX_KEPT = 1000
 """How many turns and notices a report remembers."""
 
 
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
 class AgentSession(Generic[StateT]):
     """One conversation.
 
@@ -55,6 +60,7 @@ class AgentSession(Generic[StateT]):
         strict: Raise notices instead (for tests and CI), but for a rebase that was asked for.
         tag: The tag of the blocks; random when left out.
         rebase_policy: When errata are folded into a new baseline.
+        clock: Tells the time, with a zone, for fields with a `ttl`.
 
     Raises:
         MissingSessionKeyError: The key is empty.
@@ -74,6 +80,7 @@ class AgentSession(Generic[StateT]):
         strict: bool = False,
         tag: str | None = None,
         rebase_policy: RebasePolicy = DEFAULT_POLICY,
+        clock: Callable[[], datetime] = _utc_now,
     ) -> None:
         if not isinstance(key, str) or not key:  # pyright: ignore[reportUnnecessaryIsInstance] (untyped callers)
             raise MissingSessionKeyError("a session needs a key of its own, for instance key='user-42'")
@@ -85,6 +92,8 @@ class AgentSession(Generic[StateT]):
         self.profile = profile if profile is not None else GENERIC
         self.strict = strict
         self.rebase_policy = rebase_policy
+        self._clock = clock
+        self._confirmed: dict[str, datetime] = {}
         self._owned: StateT | None = cast(StateT, state) if isinstance(state, TrackedState) else None
         self._read: Callable[[], StateT] | None = None if isinstance(state, TrackedState) else state
         self._store = store
@@ -138,6 +147,7 @@ class AgentSession(Generic[StateT]):
             if self._owned is None:
                 raise SessionError("the application owns this state; change it there, the session reads it")
             self._owned = apply_patch(self._owned, patch)
+            self._confirmed.update(dict.fromkeys(patch, self._clock()))
             return self._owned
 
     def plan(self, messages: Sequence[Message], *, profile: Profile | None = None) -> TurnPlan:
@@ -154,16 +164,7 @@ class AgentSession(Generic[StateT]):
             StrictNoticeError: There is a notice and the session is strict.
         """
         with self._lock:
-            made = plan(
-                self._ledger,
-                self.state,
-                messages,
-                profile=profile if profile is not None else self.profile,
-                instructions=self.instructions,
-                rebase=self._rebase,
-                tag=self._tag,
-                policy=self.rebase_policy,
-            )
+            made = self._plan(messages, profile if profile is not None else self.profile)
         for notice in made.notices:
             self._tell(notice, made.epoch.number)
         return made
@@ -226,17 +227,22 @@ class AgentSession(Generic[StateT]):
     def transcript(self, messages: Sequence[Message]) -> str:
         """The exact wire form of a request with these messages, with errata marked. Records and reports nothing."""
         with self._lock:
-            made = plan(
-                self._ledger,
-                self.state,
-                messages,
-                profile=self.profile,
-                instructions=self.instructions,
-                rebase=self._rebase,
-                tag=self._tag,
-                policy=self.rebase_policy,
-            )
+            made = self._plan(messages, self.profile)
         return transcript(made, messages)
+
+    def _plan(self, messages: Sequence[Message], profile: Profile) -> TurnPlan:
+        return plan(
+            self._ledger,
+            self.state,
+            messages,
+            profile=profile,
+            instructions=self.instructions,
+            rebase=self._rebase,
+            tag=self._tag,
+            policy=self.rebase_policy,
+            clock=self._clock(),
+            confirmed=self._confirmed,
+        )
 
     def _record(self, plan: TurnPlan, usage: Usage) -> None:
         self._last = plan

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, cast
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
@@ -169,6 +170,7 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
             tag=self._tag,
             policy=self._policy,
             rebase=record.rebase if record else None,
+            clock=datetime.now(UTC),
         )
         told = record.told if record else ()
         for notice in turn_plan.notices:

@@ -1,0 +1,88 @@
+"""Fields with a ttl: stale is told once, with the time since when; news and confirmations end it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import pytest
+
+from pkv_agents import AgentSession, MemoryStore, Message, Tracked, TrackedState, TurnPlan
+from tests.core.strategies import TAG
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+class Parcel(TrackedState):
+    eta: Annotated[str, Tracked(ttl=timedelta(minutes=30))] = "14:00"
+    carrier: str = "DHL"
+
+
+class Desk:
+    """A session whose clock is turned by hand; each request succeeds."""
+
+    def __init__(self) -> None:
+        self.time, self.store, self.messages = NOON, MemoryStore(), list[Message]()
+        self.session = self.open()
+
+    def open(self) -> AgentSession[Parcel]:
+        return AgentSession(Parcel(), key="k", store=self.store, tag=TAG, clock=lambda: self.time)
+
+    def ask(self, *, minutes: int) -> TurnPlan:
+        self.time = NOON + timedelta(minutes=minutes)
+        self.messages.append(Message("user", "when?"))
+        made = self.session.plan(self.messages)
+        self.session.commit(made)
+        self.messages.append(Message("assistant", "soon"))
+        return made
+
+    def lines(self, *, minutes: int) -> list[str]:
+        made = self.ask(minutes=minutes)
+        return made.erratum.text.splitlines()[1:-1] if made.erratum is not None else []
+
+
+STALE = 'eta: "14:00" (stale since "2026-01-01T12:30:00Z")'
+
+
+@pytest.fixture
+def desk() -> Desk:
+    desk = Desk()
+    desk.ask(minutes=0)
+    return desk
+
+
+def test_it_is_told_once(desk: Desk) -> None:
+    assert [desk.lines(minutes=at) for at in (29, 30, 31, 500)] == [[], [STALE], [], []]
+
+
+def test_news_ends_it_and_its_time_counts_from_then(desk: Desk) -> None:
+    assert desk.lines(minutes=40) == [STALE]
+    desk.session.state.eta = "15:30"
+    assert desk.lines(minutes=50) == ['eta: "15:30"']
+    assert desk.lines(minutes=79) == []
+    assert desk.lines(minutes=80) == ['eta: "15:30" (stale since "2026-01-01T13:20:00Z")']
+
+
+def test_the_same_value_set_again_confirms_it(desk: Desk) -> None:
+    desk.time = NOON + timedelta(minutes=20)
+    desk.session.update({"eta": "14:00"})
+    assert desk.lines(minutes=49) == []
+    assert desk.lines(minutes=50) == ['eta: "14:00" (stale since "2026-01-01T12:50:00Z")']
+    desk.session.update({"eta": "14:00"})
+    assert desk.lines(minutes=51) == ['eta: "14:00"']
+
+
+def test_neither_another_process_nor_a_new_baseline_makes_it_younger(desk: Desk) -> None:
+    assert desk.lines(minutes=10) == []
+    desk.session = desk.open()
+    desk.session.rebase("tidy")
+    assert "stale" not in desk.ask(minutes=20).system
+    assert desk.lines(minutes=30) == [STALE]
+    desk.session.rebase("tidy")
+    assert STALE in desk.ask(minutes=40).system
+    assert desk.lines(minutes=41) == []
+
+
+def test_a_value_cannot_pass_for_stale(desk: Desk) -> None:
+    desk.session.state.carrier = 'DHL" (stale since "2026-01-01T12:30:00Z'
+    assert desk.lines(minutes=1) == ['carrier: "DHL\\" (stale since \\"2026-01-01T12:30:00Z"']
