@@ -8,7 +8,7 @@ from ._stored import SessionStore, StoredSession
 from ._walk import snapshot
 from .cachesim import CacheOutcome, CacheRequest, CacheSim, cache_request
 from .diff import Change, diff, fold
-from .errata import DEFAULT_STYLE, ErrataStyle, new_tag, render_baseline, render_erratum
+from .errata import DEFAULT_STYLE, ErrataStyle, check_tag, new_tag, render_baseline, render_erratum
 from .errors import (
     AdapterError,
     ConflictError,
@@ -120,6 +120,7 @@ __all__ = [
     "apply_patch",
     "cache_request",
     "chain",
+    "check_tag",
     "commit",
     "diff",
     "estimate_tokens",

@@ -41,6 +41,8 @@ def state_error(error: ValidationError, cls: type[BaseModel], path: str = "") ->
 def _problem(details: Any, cls: type[BaseModel], path: str) -> str:
     where, hidden = _locate(details["loc"], cls, path)
     kind = type(details["input"]).__name__
+    if details["type"] == "missing":
+        return f"{where} is missing; {_MENDS['missing']}"
     if hidden:
         return f"{where} ({kind}): the value does not fit the declared type (Hidden, so nothing more is shown)"
     cause = details.get("ctx", {}).get("error")

@@ -75,7 +75,11 @@ class Pinned:
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """A field that is never rendered, logged, recorded or shown in a repr. `SecretStr` is hidden by itself."""
+    """A field that is never in a prompt, a notice, a log line of ours, a ledger or the state's repr.
+
+    `SecretStr` is hidden by itself. The state itself holds the value in clear wherever the application keeps it: in
+    LangGraph that is the graph's state with its outputs, traces and checkpoints.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,6 +80,8 @@ def apply_patch(state: StateT, patch: Mapping[str, object]) -> StateT:
     """
     tree = _Tree()
     for path, value in patch.items():
+        if not isinstance(path, str):  # pyright: ignore[reportUnnecessaryIsInstance] (untyped callers)
+            raise StateError(f"a patch maps paths to values, and a path is a str, not a {type(path).__name__}")
         tree.add(path, value)
     return cast(StateT, _model(state, tree, "")) if tree.children else state
 
@@ -109,7 +111,7 @@ def _model(model: BaseModel, tree: _Tree, path: str) -> BaseModel:
         name = segment.text
         if segment.is_key or name not in cls.model_fields:
             raise StateError(
-                f"{path or cls.__name__} ({cls.__name__}) has no field {name!r}; "
+                f"{f'{path} ({cls.__name__})' if path else cls.__name__} has no field {name!r}; "
                 f"declare it in the schema, or check the spelling (it has {', '.join(cls.model_fields)})"
             )
         changes[name] = _child(getattr(model, name), child, join_field(path, name), nodes.get(name, ANYTHING))

@@ -19,7 +19,7 @@ from ._ttl import aged
 from ._walk import snapshot
 from .diff import Change, diff, fold
 from .errata import DEFAULT_STYLE, ErrataStyle, check_tag, new_tag, render_baseline, render_erratum
-from .errors import ConflictError, SchemaError
+from .errors import ConflictError, MessageError, SchemaError
 from .ledger import MAX_EPOCHS, ROOT, Anchor, Epoch, Erratum, Ledger, chain
 from .messages import Message
 from .notices import Notice
@@ -136,6 +136,12 @@ def _as_snapshot(state: TrackedState | Snapshot) -> Snapshot:
 
 
 def _read(messages: Sequence[Message], instructions: str) -> _Request:
+    foreign = next((message for message in messages if type(message) is not Message), None)
+    if foreign is not None and not isinstance(foreign, Message):
+        raise MessageError(
+            f"messages holds a {type(foreign).__name__}; planning takes pkv_agents.Message "
+            "(for LangChain's messages: langchain_pkv.to_core(messages))"
+        )
     leading = next((at for at, message in enumerate(messages) if message.role != "system"), len(messages))
     rest = messages[leading:]
     anchors = chain(rest)

@@ -55,7 +55,7 @@ class AgentSession(Generic[StateT]):
         key: The conversation. Two conversations must never share one.
         instructions: The text above the baseline.
         store: Where ledger and usage live between processes; None keeps them in memory.
-        profile: What the provider allows; a wrapper that knows its model passes its own to `plan`.
+        profile: What the provider allows; when left out, a wrapper that knows its model passes that to `plan`.
         on_notice: Called with each notice, once for each cause.
         strict: Raise notices instead (for tests and CI), but for a rebase that was asked for.
         tag: The tag of the blocks; random when left out.
@@ -87,8 +87,11 @@ class AgentSession(Generic[StateT]):
         if isinstance(state, type) or not (isinstance(state, TrackedState) or callable(state)):
             kind = getattr(state, "__name__", type(state).__name__)
             raise SchemaError(f"the state is {kind}; pass a TrackedState instance, or a function that returns one")
+        if store is not None and not callable(getattr(store, "load", None)):
+            raise SessionError(f"store: a store, for instance SQLiteStore('sessions.db'), not a {type(store).__name__}")
         self.key = key
         self.instructions = instructions
+        self.own_profile = profile
         self.profile = profile if profile is not None else GENERIC
         self.strict = strict
         self.rebase_policy = rebase_policy
@@ -150,12 +153,15 @@ class AgentSession(Generic[StateT]):
             self._confirmed.update(dict.fromkeys(patch, self._clock()))
             return self._owned
 
-    def plan(self, messages: Sequence[Message], *, profile: Profile | None = None) -> TurnPlan:
+    def plan(
+        self, messages: Sequence[Message], *, profile: Profile | None = None, notices: Sequence[Notice] = ()
+    ) -> TurnPlan:
         """Decide what a request says about the state; see `pkv_agents.plan`.
 
         Args:
             messages: The request's messages.
             profile: What the provider of this request allows, when it is not the session's.
+            notices: What there is to say about that profile; reported with the plan's own.
 
         Returns:
             The plan. Nothing is recorded until `commit`.
@@ -165,7 +171,7 @@ class AgentSession(Generic[StateT]):
         """
         with self._lock:
             made = self._plan(messages, profile if profile is not None else self.profile)
-        for notice in made.notices:
+        for notice in (*notices, *made.notices):
             self._tell(notice, made.epoch.number)
         return made
 
@@ -205,6 +211,7 @@ class AgentSession(Generic[StateT]):
                     raise
                 notice = Notice("store_failed", mend="save again with the next turn", message=str(error))
             if notice is None or notice.code == "store_failed":
+                self.profile = plan.profile
                 self._record(plan, reported)
         if notice is not None:
             self._tell(notice, self._total_turns)

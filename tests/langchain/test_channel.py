@@ -64,7 +64,7 @@ def test_strict_refuses_a_conflict() -> None:
 @pytest.mark.parametrize("update", [7, "mode", None, [("mode", "auto")], Order(id="x")])
 def test_what_is_no_update(update: Any) -> None:
     channel, _ = a_channel(a_shop(), [update])
-    assert "pkv_state takes a Shop" in (channel.get().refused or "")
+    assert "pkv_state takes Shop(" in (channel.get().refused or "")
 
 
 def test_overwrite_replaces() -> None:

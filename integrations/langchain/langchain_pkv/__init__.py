@@ -8,6 +8,7 @@ llm = LocalChatModel(local=LocalModel(model, tokenizer))
 from typing import TYPE_CHECKING, Any
 
 from langchain_pkv._ledger import LedgerRecord, read_ledger, rebase_update
+from langchain_pkv._messages import to_core
 from langchain_pkv._state import read_state
 from langchain_pkv.middleware import ModelCall, StateMiddleware
 from langchain_pkv.stateful import StatefulChatModel, with_state
@@ -24,6 +25,7 @@ __all__ = [
     "read_ledger",
     "read_state",
     "rebase_update",
+    "to_core",
     "with_state",
 ]
 

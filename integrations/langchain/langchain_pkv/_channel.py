@@ -113,10 +113,11 @@ class StateChannel(BaseChannel[dict[str, Any], Any, dict[str, Any]]):
         for value in values:
             try:
                 self._text = merge(self._schema, self._text, value)
-            except StateError as error:
+            except Exception as error:  # noqa: BLE001  # a validator of the user's may raise anything, and we must not
                 conflict = start != self._text and _fits(self._schema, start, value)
                 if self._on_conflict is None or not conflict:
-                    self._refused = str(error)
+                    known = isinstance(error, StateError)
+                    self._refused = str(error) if known else f"a validator raised {type(error).__name__}"
                 else:
                     self._on_conflict(conflict_notice(error, value))
         return True
@@ -130,12 +131,12 @@ def paths_of(update: object) -> str:
 def _fits(schema: type[TrackedState], text: str | None, update: object) -> bool:
     try:
         merge(schema, text, update)
-    except StateError:
+    except Exception:  # noqa: BLE001  # see StateChannel.update
         return False
     return True
 
 
-def conflict_notice(error: StateError, update: object) -> Notice:
+def conflict_notice(error: Exception, update: object) -> Notice:
     """The notice for a patch that lost against a parallel one."""
     return Notice(
         code="patch_conflict",
@@ -163,13 +164,44 @@ def merge(schema: type[TrackedState], text: str | None, update: object) -> str:
     if isinstance(update, Overwrite):
         return merge(schema, None, cast("object", update.value))
     if isinstance(update, schema):
-        return dump(update)
+        whole = dump(update)
+        load(schema, whole)  # parts of it may have been changed in place, unvalidated
+        return whole
     if not isinstance(update, Mapping):
         raise StateError(
-            f"pkv_state takes a {schema.__name__} or a mapping of paths to values, not {type(update).__name__}"
+            f"pkv_state takes {schema.__name__}(...) or a mapping of paths to values, not {type(update).__name__}"
         )
     patch = cast("Mapping[str, Any]", update)
-    return dump(schema.model_validate(dict(patch)) if text is None else apply_patch(load(schema, text), patch))
+    if text is None:
+        return dump(_first(schema, patch))
+    return dump(apply_patch(_saved(schema, text), patch))
+
+
+def _first(schema: type[StateT], update: Mapping[str, Any]) -> StateT:
+    try:
+        return schema.model_validate(dict(update))
+    except StateError as error:
+        if update.keys() <= schema.model_fields.keys():
+            raise
+        raise StateError(
+            f"there is no state in this thread yet, so the first update must be a whole {schema.__name__}(...), not a "
+            f"patch; is there a checkpointer, and is thread_id the same as before? ({error})"
+        ) from None
+
+
+def _saved(schema: type[StateT], text: str) -> StateT:
+    try:
+        return load(schema, text)
+    except StateError as error:
+        raise StateError(misfit(schema, error)) from None
+
+
+def misfit(schema: type[TrackedState], error: StateError) -> str:
+    """What to say about a saved state that the schema does not accept (any more)."""
+    return (
+        f"the saved state of this thread does not fit {schema.__name__}, which has perhaps changed since: send a whole "
+        f"{schema.__name__}(...) as pkv_state, or give new fields defaults ({error})"
+    )
 
 
 def load(schema: type[StateT], text: str) -> StateT:
@@ -187,7 +219,8 @@ def dump(state: BaseModel) -> str:
 
 
 def _dump(model: BaseModel) -> Any:
-    return _reveal(model.model_dump(mode="json"), model.model_dump())
+    given = model.model_dump(exclude_computed_fields=True)
+    return _reveal(model.model_dump(mode="json", exclude_computed_fields=True), given)
 
 
 def _reveal(data: Any, source: Any) -> Any:

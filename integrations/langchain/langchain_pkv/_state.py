@@ -2,14 +2,16 @@
 # No `from __future__ import annotations`: LangGraph evaluates the annotations of the classes made here.
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, NotRequired, TypeVar
+from typing import Annotated, Any, NotRequired, TypeVar, get_args
 
 from langchain.agents.middleware import AgentState
 from langchain.agents.middleware.types import PrivateStateAttr
 
-from langchain_pkv._channel import StateChannel, StateData, load
+from langchain_pkv._channel import StateChannel, StateData, load, misfit
 from langchain_pkv._ledger import STATE_CHANNEL
 from langchain_pkv._messages import compact_json
+from pydantic import BaseModel
+
 from pkv_agents import Notice, SchemaError, StateError, TrackedState
 
 StateT = TypeVar("StateT", bound=TrackedState)
@@ -23,6 +25,7 @@ def graph_state(schema: type[TrackedState] | None, on_conflict: Callable[[Notice
             pkv_ledger: NotRequired[Annotated[dict[str, Any], PrivateStateAttr]]
 
         return PkvAppState
+    check_saved_whole(schema)
     channel = StateChannel(schema, on_conflict)
 
     class PkvState(AgentState[Any]):
@@ -30,6 +33,29 @@ def graph_state(schema: type[TrackedState] | None, on_conflict: Callable[[Notice
         pkv_ledger: NotRequired[Annotated[dict[str, Any], PrivateStateAttr]]
 
     return PkvState
+
+
+def check_saved_whole(schema: type[BaseModel], seen: frozenset[type] = frozenset()) -> None:
+    """Refuse a schema with fields that a saved state would lack.
+
+    Raises:
+        SchemaError: A field has `exclude=True`.
+    """
+    for name, info in schema.model_fields.items():
+        if info.exclude:
+            raise SchemaError(
+                f"{schema.__name__}.{name} has exclude=True, so the thread's checkpoint would lack it: drop that, or keep "
+                f"the state in the application, StateMiddleware({schema.__name__}, state=...)"
+            )
+        for model in _models_in(info.annotation):
+            if model not in seen:
+                check_saved_whole(model, seen | {schema, model})
+
+
+def _models_in(hint: object) -> list[type[BaseModel]]:
+    if isinstance(hint, type) and issubclass(hint, BaseModel):
+        return [hint]
+    return [model for part in get_args(hint) for model in _models_in(part)]
 
 
 def read_state(schema: type[StateT], values: Mapping[str, Any]) -> StateT:
@@ -45,6 +71,8 @@ def read_state(schema: type[StateT], values: Mapping[str, Any]) -> StateT:
     Raises:
         StateError: If there is no state yet, if it does not fit the schema, or if the last update was refused.
     """
+    if not isinstance(values, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] (untyped callers)
+        raise SchemaError("read_state takes the schema first and then the graph's state: read_state(Shop, values)")
     data = values.get(STATE_CHANNEL)
     refused = data.refused if isinstance(data, StateData) else None
     if refused is not None:
@@ -62,4 +90,7 @@ def read_state(schema: type[StateT], values: Mapping[str, Any]) -> StateT:
             f"{STATE_CHANNEL} holds an instance: another state schema of this agent declares the key {STATE_CHANNEL} "
             f"and hides StateMiddleware's channel; remove it there"
         )
-    return load(schema, compact_json(data))
+    try:
+        return load(schema, compact_json(data))
+    except StateError as error:
+        raise StateError(misfit(schema, error)) from None

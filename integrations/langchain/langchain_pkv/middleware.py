@@ -26,6 +26,7 @@ from langchain_pkv._guard import checked_result
 from langchain_pkv._ledger import LEDGER_CHANNEL, LedgerRecord, pack, unpack
 from langchain_pkv._messages import head, head_text, join_instructions, place, to_core
 from langchain_pkv._profiles import model_profile
+from langchain_pkv._sent import NOT_SENT, SentMessages, was_sent, watched
 from langchain_pkv._state import graph_state, read_state
 from langchain_pkv._usage import usage_of
 from langchain_pkv.stateful import StatefulChatModel
@@ -42,6 +43,7 @@ from pkv_agents import (
     TrackedState,
     TurnPlan,
     Usage,
+    check_tag,
     commit,
     plan,
 )
@@ -120,7 +122,13 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> None:
         super().__init__()
         if not (isinstance(schema, type) and issubclass(schema, TrackedState)):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise SchemaError(f"StateMiddleware takes a TrackedState class, not {schema!r}")
+            given = schema.__name__ if isinstance(schema, type) else f"an instance of {type(schema).__name__}"
+            raise SchemaError(f"StateMiddleware takes a class derived from TrackedState, not {given}")
+        if state is not None and (isinstance(state, type) or not (isinstance(state, schema) or callable(state))):
+            given = state.__name__ if isinstance(state, type) else f"a {type(state).__name__}"
+            raise SchemaError(
+                f"state takes {schema.__name__}(...), or a function from LangGraph's Runtime to one, not {given}"
+            )
         self._schema = schema
         self._instructions = instructions
         self._source = state
@@ -128,7 +136,7 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
         self._on_notice = on_notice
         self._strict = strict
         self._on_call = on_call
-        self._tag = tag
+        self._tag = check_tag(tag) if tag is not None else None
         self._policy = rebase_policy
         self._models_seen: set[str] = set()
         # A strict session must fail on a conflict; the channel cannot raise, so it remembers the conflict as refused.
@@ -142,14 +150,18 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> ExtendedModelResponse[Any]:
         """Plan, call the model, commit."""
         turn = self._prepare(request)
-        return self._finish(turn, handler(turn.request))
+        with watched() as sent:
+            response = handler(turn.request)
+        return self._finish(turn, response, sent)
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ExtendedModelResponse[Any]:
         """Plan, call the model, commit."""
         turn = self._prepare(request)
-        return self._finish(turn, await handler(turn.request))
+        with watched() as sent:
+            response = await handler(turn.request)
+        return self._finish(turn, response, sent)
 
     def _prepare(self, request: ModelRequest[Any]) -> _Turn:
         if isinstance(request.model, StatefulChatModel):
@@ -182,7 +194,10 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
         )
         return _Turn(turn_plan, record, sent)
 
-    def _finish(self, turn: _Turn, response: ModelResponse[Any]) -> ExtendedModelResponse[Any]:
+    def _finish(self, turn: _Turn, response: ModelResponse[Any], sent: SentMessages) -> ExtendedModelResponse[Any]:
+        if not was_sent(turn.plan, sent):
+            self._report(NOT_SENT)
+            return ExtendedModelResponse(model_response=response)
         usage = usage_of(response.result)
         old = turn.record
         total = old.usage + usage if old and usage else usage or (old.usage if old else Usage())
@@ -192,8 +207,8 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
         record = LedgerRecord(ledger, total, (old.calls if old else 0) + 1, told)
         if self._on_call is not None:
             own = turn.request.system_message
-            sent = (*([own] if own else []), *turn.request.messages)
-            self._on_call(ModelCall(turn.plan, usage, sent, tuple(response.result)))
+            messages = (*([own] if own else []), *turn.request.messages)
+            self._on_call(ModelCall(turn.plan, usage, messages, tuple(response.result)))
         return ExtendedModelResponse(model_response=response, command=Command(update={LEDGER_CHANNEL: pack(record)}))
 
     def _record(self, values: Mapping[str, Any]) -> LedgerRecord | None:
@@ -223,8 +238,8 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
         profile, notices = model_profile(model)
         for notice in notices:
             if notice.path not in self._models_seen:
-                self._models_seen.add(notice.path)
                 self._report(notice)
+                self._models_seen.add(notice.path)
         return profile
 
     # Tool calls: a patch that does not fit is refused here, where the model can be told.
@@ -260,6 +275,7 @@ _NO_LEDGER = Notice(
     code="ledger_missing",
     path="",
     cost="the head is rendered anew for a conversation that is already under way",
-    mend="compile the agent with a checkpointer and call it with the thread's id, so that the ledger is kept",
-    message="the conversation has answers but no ledger: is there a checkpointer?",
+    mend="compile the agent with a checkpointer and call it with the thread's id, so that the ledger is kept; "
+    "for a thread that is older than this middleware there is nothing to do",
+    message="the conversation has answers but no ledger",
 )

@@ -41,11 +41,17 @@ def with_state(model: BaseChatModel, session: SessionSource) -> StatefulChatMode
             `MissingSessionKeyError`.
 
     Returns:
-        A chat model. The system messages at the beginning of a call's input stay in front of the session's head.
+        A chat model. The system messages at the beginning of a call's input stand behind the session's instructions
+        and before its baseline.
 
     Raises:
         SessionError: If `session` is neither.
     """
+    if not isinstance(model, BaseChatModel):  # pyright: ignore[reportUnnecessaryIsInstance] (untyped callers)
+        raise SessionError(
+            f"with_state wraps a chat model, not a {type(model).__name__}: wrap first and bind afterwards, "
+            "with_state(model, session).bind_tools(tools); for a name use init_chat_model(...)"
+        )
     if not isinstance(session, AgentSession) and not callable(session):
         raise SessionError(f"session: an AgentSession or a callable that returns one, not {type(session).__name__}")
     taken: dict[str, Any] = {
@@ -88,8 +94,8 @@ class StatefulChatModel(BaseChatModel):
             raise
         except KeyError as error:
             raise MissingSessionKeyError(
-                f"no session for this run: the resolver found no {error}; "
-                f'pass it, for example config={{"configurable": {{{error}: ...}}}}'
+                f"no session for this run: the resolver found no {error}; make that session, or pass the config "
+                "that names another"
             ) from error
         if not isinstance(session, AgentSession):
             raise MissingSessionKeyError(
@@ -155,9 +161,12 @@ class StatefulChatModel(BaseChatModel):
 
     def _plan(self, messages: Sequence[BaseMessage]) -> tuple[AgentSession[Any], TurnPlan, list[BaseMessage]]:
         session = cast("AgentSession[Any]", self._for_run(None).session)
-        profile, _ = model_profile(self.inner)
         core = to_core(messages)
-        plan = session.plan(core, profile=profile)
+        if session.own_profile is not None:
+            plan = session.plan(core)
+        else:
+            profile, notices = model_profile(self.inner)
+            plan = session.plan(core, profile=profile, notices=notices)
         own = cast("list[SystemMessage]", messages[: plan.leading])
         return session, plan, [head(plan, own), *place(plan, messages, core)]
 

@@ -1,0 +1,196 @@
+"""Mistakes of a first afternoon: each has one clear error or notice, and none costs the state."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import dynamic_prompt
+from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from pydantic import BaseModel, Field, computed_field
+
+from langchain_pkv import StateMiddleware, read_ledger, read_state, to_core, with_state
+from pkv_agents import (
+    OPENAI,
+    AgentSession,
+    MessageError,
+    Notice,
+    SchemaError,
+    SessionError,
+    StateError,
+    StrictNoticeError,
+    TrackedState,
+)
+from tests.langchain.support import TAG, Scripted, Shop, a_shop
+
+THREAD: Any = {"configurable": {"thread_id": "t"}}
+
+
+def an_agent(middleware: list[Any], model: Any = None) -> Any:
+    return create_agent(model or Scripted(), [], middleware=middleware, checkpointer=InMemorySaver())
+
+
+def say(agent: Any, text: str = "hello", thread: Any = THREAD, **state: Any) -> Any:
+    return agent.invoke({"messages": [HumanMessage(text)], **state}, thread)
+
+
+@dynamic_prompt
+def only_the_time(request: Any) -> str:
+    return "It is noon."
+
+
+class TestOrder:
+    def test_a_middleware_behind_ours_that_replaces_the_prompt_is_noticed_and_nothing_is_recorded(self) -> None:
+        notices: list[Notice] = []
+        seen: list[Any] = []
+        ours = StateMiddleware(Shop, tag=TAG, on_notice=notices.append, on_call=seen.append)
+        agent = an_agent([ours, only_the_time])
+        assert say(agent, pkv_state=a_shop())["messages"][-1].text == "ok"
+        assert [notice.code for notice in notices] == ["not_sent"] and "last" in notices[0].mend
+        assert read_ledger(agent.get_state(THREAD).values) is None and not seen
+
+    def test_last_it_sees_what_is_sent(self) -> None:
+        notices: list[Notice] = []
+        agent = an_agent([only_the_time, StateMiddleware(Shop, on_notice=notices.append)])
+        say(agent, pkv_state=a_shop())
+        say(agent, "again", pkv_state={"mode": "auto"})
+        assert notices == []
+
+    async def test_async_too(self) -> None:
+        notices: list[Notice] = []
+        agent = an_agent([StateMiddleware(Shop, on_notice=notices.append), only_the_time])
+        await agent.ainvoke({"messages": [HumanMessage("hello")], "pkv_state": a_shop()}, THREAD)
+        assert [notice.code for notice in notices] == ["not_sent"]
+
+
+class Inner(BaseModel):
+    status: Literal["up", "down"] = "up"
+
+
+class Service(TrackedState):
+    inner: Inner = Inner()
+    count: int = 2
+
+    @computed_field
+    @property
+    def doubled(self) -> int:
+        return 2 * self.count
+
+
+class TestTheChannel:
+    def test_computed_fields(self) -> None:
+        model = Scripted()
+        agent = an_agent([StateMiddleware(Service, tag=TAG)], model)
+        say(agent, pkv_state=Service())
+        say(agent, "again", pkv_state={"count": 5})
+        assert "doubled: 4" in model.requests[0][0].text
+        assert "doubled: 10" in model.requests[1][-1].text
+
+    def test_an_instance_that_was_changed_in_place_is_refused_and_the_thread_goes_on(self) -> None:
+        agent = an_agent([StateMiddleware(Service)])
+        say(agent, pkv_state=Service())
+        wrong: Any = read_state(Service, agent.get_state(THREAD).values)
+        wrong.inner.status = "BROKEN"
+        with pytest.raises(StateError, match=r"inner\.status"):
+            say(agent, pkv_state=wrong)
+        assert say(agent, pkv_state={"inner.status": "down"})["pkv_state"]["inner"]["status"] == "down"
+
+    def test_a_patch_before_any_state(self) -> None:
+        agent = an_agent([StateMiddleware(Shop)])
+        with pytest.raises(StateError, match=r"no state in this thread yet.*whole Shop\(.*checkpointer.*thread_id"):
+            say(agent, pkv_state={"customer.tier": "gold"})
+
+    def test_a_schema_that_changed_under_a_saved_thread(self) -> None:
+        class Newer(Shop):
+            region: str
+
+        saver = InMemorySaver()
+        old = create_agent(Scripted(), [], middleware=[StateMiddleware(Shop)], checkpointer=saver)
+        say(old, pkv_state=a_shop())
+        new: Any = create_agent(Scripted(), [], middleware=[StateMiddleware(Newer)], checkpointer=saver)
+        for update in ({}, {"pkv_state": {"region": "eu"}}):
+            with pytest.raises(
+                StateError, match=r"saved state of this thread does not fit Newer.*whole Newer\(.*region"
+            ):
+                say(new, **update)
+        whole = Newer(**a_shop().model_dump(), region="eu")
+        assert say(new, pkv_state=whole)["pkv_state"]["region"] == "eu"
+
+    def test_what_is_no_path_is_refused(self) -> None:
+        agent = an_agent([StateMiddleware(Service)])
+        say(agent, pkv_state=Service())
+        with pytest.raises(StateError, match="a path is a str, not a int"):
+            say(agent, pkv_state={1: "x"})
+        say(agent, pkv_state={})
+
+
+class TestArguments:
+    @pytest.mark.parametrize("state", [{"mode": "plan"}, Shop, Inner(), 7])
+    def test_what_is_no_state(self, state: Any) -> None:
+        with pytest.raises(SchemaError, match=r"state takes Shop\(\.\.\.\), or a function"):
+            StateMiddleware(Shop, state=state)
+
+    def test_what_is_no_schema_no_tag_no_store(self) -> None:
+        with pytest.raises(SchemaError, match="not an instance of Shop") as caught:
+            StateMiddleware(a_shop())  # pyright: ignore[reportArgumentType]
+        assert "Mara" not in str(caught.value)
+        with pytest.raises(SessionError, match="four characters"):
+            StateMiddleware(Shop, tag="K!")
+        with pytest.raises(SessionError, match="SQLiteStore"):
+            AgentSession(a_shop(), key="k", store="s.db")  # pyright: ignore[reportArgumentType]
+        with pytest.raises(SchemaError, match="schema first"):
+            read_state({}, Shop)  # pyright: ignore[reportArgumentType]
+
+    def test_a_field_that_is_left_out_when_saved(self) -> None:
+        class Part(BaseModel):
+            note: str = Field("", exclude=True)
+
+        class Odd(TrackedState):
+            parts: list[Part] | None = None
+
+        with pytest.raises(SchemaError, match=r"Part\.note has exclude=True"):
+            StateMiddleware(Odd)
+        StateMiddleware(Odd, state=Odd())
+
+    def test_strict_is_strict_each_time(self) -> None:
+        class Unknown(Scripted):
+            def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> Any:
+                return {"ls_provider": "acme", "ls_model_name": "m-1"}
+
+        agent = an_agent([StateMiddleware(Shop, strict=True)], Unknown())
+        for _ in range(2):
+            with pytest.raises(StrictNoticeError, match="unknown_model"):
+                say(agent, pkv_state=a_shop())
+
+    def test_bound_models_and_names(self) -> None:
+        session = AgentSession(a_shop(), key="k")
+        for wrong in (Scripted().bind_tools([]), Scripted().with_retry(), "openai:gpt-5"):
+            with pytest.raises(SessionError, match="wrap first and bind afterwards"):
+                with_state(wrong, session)  # pyright: ignore[reportArgumentType]
+
+
+class TestSessions:
+    def test_the_sessions_own_profile_counts(self) -> None:
+        class Unknown(Scripted):
+            def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> Any:
+                return {"ls_provider": "acme", "ls_model_name": "m-1"}
+
+        notices: list[Notice] = []
+        for profile, carriers in ((OPENAI, ["system"]), (None, [])):
+            model = Unknown()
+            session = AgentSession(a_shop(), key="k", profile=profile, on_notice=notices.append)
+            llm = with_state(model, session)
+            llm.invoke([HumanMessage("one")])
+            session.update({"mode": "auto"})
+            llm.invoke([HumanMessage("one"), HumanMessage("two")])
+            assert [message.type for message in model.requests[-1][1:] if message.type == "system"] == carriers
+        assert [notice.code for notice in notices] == ["unknown_model"]
+
+    def test_langchain_messages_go_through_to_core(self) -> None:
+        session = AgentSession(a_shop(), key="k")
+        messages = [HumanMessage("where is it?")]
+        with pytest.raises(MessageError, match=r"HumanMessage.*langchain_pkv\.to_core"):
+            session.transcript(messages)  # pyright: ignore[reportArgumentType]
+        assert "[user]\nwhere is it?" in session.transcript(to_core(messages))
