@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Annotated, Any, ClassVar, Final, NewType, TypeVar, Union, get_args, get_origin
 
-from pydantic import JsonValue
+from pydantic import BaseModel, JsonValue
 from typing_extensions import TypeAliasType
 
 from ._scalars import SECRETS
@@ -62,3 +62,12 @@ def list_items(hint: Any) -> list[Any]:
     origins = [(part, get_origin(part)) for part in alternatives(hint)]
     lists = [part for part, origin in origins if isinstance(origin, type) and issubclass(origin, LISTS)]
     return [arg for part in lists for arg in get_args(part) if arg is not ...]
+
+
+def models_in(hint: Any) -> list[type[BaseModel]]:
+    """The models that are named anywhere in a hint."""
+    hint, _ = unwrap(hint)
+    target = get_origin(hint) or hint
+    if isinstance(target, type) and issubclass(target, BaseModel):
+        return [target]
+    return [model for part in get_args(hint) if not isinstance(part, (str, int, bytes)) for model in models_in(part)]

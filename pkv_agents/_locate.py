@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -32,6 +32,14 @@ class Place:
     lost: tuple[Erratum, ...]
     kind: Kind
     is_news: bool = True
+
+    def where(self, fits: Callable[[Erratum], bool]) -> Place:
+        """The place without those errata that this request's provider does not take where they were told.
+
+        They stay in the ledger, for the provider that took them; what they say is told again, at the end.
+        """
+        here = tuple(erratum for erratum in self.epoch.errata if fits(erratum))
+        return self if len(here) == len(self.epoch.errata) else replace(self, epoch=replace(self.epoch, errata=here))
 
 
 def locate(ledger: Ledger, index: Mapping[Anchor, int], first: str) -> Place:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ._locate import REWRITTEN as HISTORY_REWRITTEN
 from ._locate import SLIDING, Place
+from ._slots import calls_pending
 from .diff import Change
 from .ledger import Epoch
 from .messages import Message
@@ -109,9 +110,12 @@ def history(place: Place, rest: Sequence[Message]) -> list[Notice]:
     return []
 
 
-def waits(changes: Sequence[Change], is_pending: bool) -> Notice:
+def waits(changes: Sequence[Change], rest: Sequence[Message]) -> Notice:
     """There is no place for the erratum yet."""
+    is_pending = calls_pending(rest, len(rest))
     why = "a tool call still lacks its result" if is_pending else "the request ends with the assistant's own words"
+    if not rest:
+        why = "the request has no message behind which it could stand"
     return Notice(
         "erratum_waits",
         path=changes[0].path,

@@ -131,6 +131,8 @@ def _compile(hint: Any, metadata: Iterable[object], where: str, inside: tuple[ty
     if any(isinstance(mark, Hidden) for mark in marks) or has_secret(hint):
         return Node(hidden=True)
     node = _shape(hint, where, inside)
+    if _hides(node):
+        return Node(hidden=True)  # a list of secrets is a secret: how many there are is already too much
     for mark in marks:
         node = _marked(node, mark, where)
     if node.meta.volatile and node.meta.pinned:
@@ -138,6 +140,10 @@ def _compile(hint: Any, metadata: Iterable[object], where: str, inside: tuple[ty
     if node.key is not None:
         _check_key(hint, node.key, where)
     return node
+
+
+def _hides(node: Node | None) -> bool:
+    return node is not None and (node.hidden or _hides(node.item) or _hides(node.entry))
 
 
 def _is_marker(mark: object) -> bool:
@@ -227,8 +233,7 @@ def _set_node(args: tuple[Any, ...], where: str, inside: tuple[type[BaseModel], 
         if isinstance(target, type) and not issubclass(target, SCALARS):
             name = cast("type[object]", target).__name__
             raise SchemaError(f"{where} is a set of {name}; use a list with key=... for items with fields")
-        _compile(arg, (), where, inside)
-    return ANYTHING
+    return Node(item=_merge([_compile(arg, (), where, inside) for arg in args], where))
 
 
 def _dict_node(args: tuple[Any, ...], where: str, inside: tuple[type[BaseModel], ...]) -> Node:
@@ -239,6 +244,8 @@ def _dict_node(args: tuple[Any, ...], where: str, inside: tuple[type[BaseModel],
     if not (key is Any or literal or (isinstance(key, type) and issubclass(key, str))):
         name = getattr(args[0], "__name__", str(args[0]))
         raise SchemaError(f"{where} is a dict with {name} keys; use str keys, since a path and JSON have only those")
+    if _compile(args[0], (), where, inside).hidden:
+        return Node(hidden=True)
     return Node(entry=_compile(args[1], (), where, inside))
 
 

@@ -24,7 +24,11 @@ def calls_pending(messages: Sequence[Message], after: int) -> bool:
         at -= 1
     if at == 0 or not messages[at - 1].tool_calls:
         return False
-    return after - at < len(messages[at - 1].tool_calls)
+    calls, results = messages[at - 1].tool_calls, messages[at:after]
+    ids = [call.id for call in calls]
+    if all(ids) and len(set(ids)) == len(ids):
+        return not set(ids) <= {result.tool_call_id for result in results}
+    return len(results) < len(calls)
 
 
 def is_legal(profile: Profile, messages: Sequence[Message], after: int, carrier: Carrier) -> bool:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
+
+from .errors import LedgerError
+from .ledger import Ledger
+from .usage import Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +55,21 @@ class SessionStore(Protocol):
     def keys(self) -> tuple[str, ...]:
         """All sessions, sorted."""
         ...
+
+
+def read_record(key: str, stored: StoredSession) -> tuple[Ledger, Usage, int]:
+    """The ledger, usage and number of turns in a record.
+
+    Raises:
+        LedgerError: The record is damaged or of a newer version; nothing was changed.
+    """
+    data = stored.data
+    if not isinstance(data, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] (stores are the user's)
+        raise LedgerError(f"the stored session {key!r} is a {type(data).__name__}; nothing was changed")
+    usage, turns = data.get("usage"), data.get("turns")
+    counts = cast("Mapping[str, object]", usage) if isinstance(usage, Mapping) else {}
+    return (
+        Ledger.from_dict(cast("Mapping[str, object]", data.get("ledger"))),
+        Usage(**{name: value for name, value in counts.items() if isinstance(value, int)}),
+        turns if isinstance(turns, int) else 0,
+    )

@@ -6,14 +6,17 @@ pydantic's error, whose text does: a traceback in a log must not hold a secret.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core.core_schema import ErrorType
 
+from ._hints import models_in
 from ._schema import model_spec
 from .errors import StateError
 from .paths import join_field, join_key
 
+_FIXED = frozenset(get_args(ErrorType))
 _MENDS = {
     "extra_forbidden": "declare the field in the schema, or check the spelling",
     "missing": "give it a value, or give the field a default",
@@ -49,7 +52,22 @@ def _problem(details: Any, cls: type[BaseModel], path: str) -> str:
     if isinstance(cause, StateError):
         return f"{where}: {cause}"
     mend = _MENDS.get(details["type"], "pass a value of the declared type")
+    if _may_show_values(details["type"]) and _hides_something(cls):
+        return f"{where} ({kind}): the value does not fit (the schema has Hidden fields, so nothing more is shown)"
     return f"{where} ({kind}): {details['msg']}; {mend}"
+
+
+def _may_show_values(kind: str) -> bool:
+    """Whether an error of this kind may quote a value: validators write their own messages, tags are values."""
+    return kind in ("value_error", "assertion_error", "union_tag_invalid") or kind not in _FIXED
+
+
+def _hides_something(cls: type[BaseModel], seen: frozenset[type] = frozenset()) -> bool:
+    """Whether a model has a hidden field at any depth: a location in it cannot always be followed to its field."""
+    if model_spec(cls).hidden:
+        return True
+    inner = {model for info in cls.model_fields.values() for model in models_in(info.annotation)}
+    return any(_hides_something(model, seen | {cls}) for model in inner - seen - {cls})
 
 
 def _locate(loc: tuple[Any, ...], cls: type[BaseModel], path: str) -> tuple[str, bool]:

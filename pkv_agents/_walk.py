@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, cast
 
@@ -13,7 +13,7 @@ from ._scalars import SECRETS, scalar_text, sort_key
 from ._schema import ANYTHING, Node, model_spec
 from .errors import StateError
 from .keyed import key_text
-from .paths import join_field, join_key
+from .paths import is_field_name, join_field, join_key
 from .snapshots import PLAIN, LeafMeta, Snapshot
 
 
@@ -32,7 +32,8 @@ class Walk:
             if name != skip:
                 self.value(getattr(model, name), path if spec.is_root else join_field(path, name), node, meta)
         for name, value in (model.model_extra or {}).items():
-            self.value(value, join_field(path, name) if name.isidentifier() else join_key(path, name), ANYTHING, meta)
+            where = join_field(path, name) if is_field_name(name) else join_key(path, name)
+            self.value(value, where, ANYTHING, meta)
         if len(self.leaves) == before and path:
             self.leaf(path, "{}", meta)
 
@@ -59,7 +60,7 @@ class Walk:
             self.mapping(cast("Mapping[Any, Any]", value), path, node, meta)
         elif isinstance(value, (set, frozenset)):
             texts = [self._member(item, path) for item in cast("set[Any]", value)]
-            self.leaf(path, f"[{', '.join(sorted(texts, key=sort_key))}]", meta)
+            self.leaf(path, f"[{', '.join(sorted(texts, key=sort_key))}]", _with_items(meta, node))
         elif not isinstance(value, SECRETS):
             raise StateError(
                 f"{path} holds a {type(value).__name__}, which has no text that a model could read; "
@@ -87,7 +88,7 @@ class Walk:
         # One leaf an item, each at the item's own place, means that all items are scalars.
         flat = len(inner.leaves) == len(values) and not any(_is_container(value) for value in values)
         if flat:
-            self.leaf(path, f"[{', '.join(inner.leaves.values())}]", meta)
+            self.leaf(path, f"[{', '.join(inner.leaves.values())}]", _with_items(meta, node))
         else:
             self.leaves.update(inner.leaves)
             self.meta.update(inner.meta)
@@ -122,6 +123,13 @@ class Walk:
             except StateError as error:
                 raise StateError(f"{path} has a key whose {error}") from None
             self.value(named[key], inner, node.entry or ANYTHING, meta)
+
+
+def _with_items(meta: LeafMeta, node: Node) -> LeafMeta:
+    """The meta of a list that is one line: what its items' markers say holds for the line."""
+    if node.item is None or node.item.meta is PLAIN:
+        return meta
+    return replace(node.item.meta.inside(meta), label=meta.label)
 
 
 def _is_container(value: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from json import loads
 from typing import Literal
 
@@ -91,7 +91,7 @@ def _is_news(path: str, old: str, new: str, state: Snapshot) -> bool:
     if not meta.volatile or meta.resolution is None:
         return True
     moved = _distance(old, new, isinstance(meta.resolution, timedelta))
-    return moved is None or moved >= _as_decimal(meta.resolution)
+    return moved is None or moved.is_nan() or moved >= _as_decimal(meta.resolution)
 
 
 def _as_decimal(span: timedelta | float) -> Decimal:
@@ -107,7 +107,7 @@ def _distance(old: str, new: str, is_time: bool) -> Decimal | None:
         if is_time:
             return abs(_as_decimal(_moment(after) - _moment(before)))
         return abs(Decimal(after) - Decimal(before))
-    except (ValueError, TypeError, InvalidOperation):
+    except (ValueError, TypeError, ArithmeticError):
         return None
 
 

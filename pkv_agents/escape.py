@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from collections.abc import Sequence
 
 from .errors import StateError
 
@@ -17,36 +18,53 @@ from .errors import StateError
 _MARKUP = frozenset("<>&\uff1c\uff1e\uff5c")
 # Invisible or unassigned-by-purpose: controls, format characters, line and paragraph separators, private use.
 _CATEGORIES = frozenset({"Cc", "Cf", "Zl", "Zp", "Co"})
-_CONTROL_WORD = re.compile(r"\[(/?[A-Z_]+)\]")
+# Mistral's and Llama's [INST], ChatGLM's [gMASK], EXAONE's [|system|]; `[1]` and `[note]` are text.
+_CONTROL_WORD = re.compile(r"\[(/?[A-Z_]+|gMASK|sMASK|control_\d+|\|/?\w+\|?)\]")
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 _BARE_KEY = re.compile(r"[A-Za-z0-9_.-]+")
 
-# What renders as nothing or as a gap between letters.
+# What renders as nothing, as a gap between letters, or on top of one.
 _INVISIBLE = (
-    r"[\s\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
-    r"\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]*"
+    r"[\s\x00-\x1f\x7f-\x9f\u00ad\u0300-\u036f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u1ab0-\u1aff"
+    r"\u1dc0-\u1dff\u200b-\u200f\u202a-\u202e\u2060-\u206f\u20d0-\u20ff\u3164\ufe00-\ufe0f\ufe20-\ufe2f\ufeff"
+    r"\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]*"
 )
-# A letter, its full-width form and the Cyrillic or Greek letter that looks the same.
+# The Cyrillic and Greek letters that look like one of ours; the styled ones are found by their compatibility form.
 _LETTERS = {
-    "s": "s\uff53\u0455",
-    "t": "t\uff54\u0442\u03c4",
-    "a": "a\uff41\u0430\u03b1",
-    "e": "e\uff45\u0435\u03b5",
-    "u": "u\uff55\u03c5",
-    "p": "p\uff50\u0440\u03c1",
-    "d": "d\uff44\u0501",
+    "s": "\u0455",
+    "t": "\u0442\u03c4",
+    "a": "\u0430\u03b1",
+    "e": "\u0435\u03b5",
+    "u": "\u03c5",
+    "p": "\u0440\u03c1",
+    "d": "\u0501",
 }
+_STYLED = (range(0x2100, 0x2150), range(0x24B6, 0x24EA), range(0xFF21, 0xFF5B), range(0x1D400, 0x1D800))
+
+
+def _look_alikes() -> dict[str, str]:
+    """Each letter of our tags with all characters that look like it."""
+    found = {letter: letter + others for letter, others in _LETTERS.items()}
+    for code in (code for block in _STYLED for code in block):
+        letter = unicodedata.normalize("NFKC", chr(code)).lower()
+        if letter in found:
+            found[letter] += chr(code)
+    return found
+
+
+_SHAPES = _look_alikes()
 
 
 def _spelled(word: str) -> str:
-    return _INVISIBLE.join(f"[{_LETTERS[letter]}]" for letter in word)
+    return _INVISIBLE.join(f"[{_SHAPES[letter]}]" for letter in word)
 
 
-_OPENING = "[<\uff1c\ufe64\u2039\u3008\u27e8]"
+_OPENING = "[<\uff1c\ufe64\u2039\u2329\u276c\u276e\u2770\u3008\u27e8]"
 _DASH = "[-_\u2010-\u2015\u2212\ufe58\ufe63\uff0d\uff3f]"
+# No two runs of the same characters stand beside each other: that would take quadratic time on a long run.
 _LOOKALIKE = re.compile(
-    f"{_OPENING}{_INVISIBLE}(?P<slash>[/\uff0f\u2044\u2215]?){_INVISIBLE}{_spelled('state')}"
-    f"(?P<update>(?:{_INVISIBLE}{_DASH})?{_INVISIBLE}{_spelled('update')})?(?![A-Za-z0-9])",
+    f"{_OPENING}{_INVISIBLE}(?:(?P<slash>[/\uff0f\u2044\u2215]){_INVISIBLE})?{_spelled('state')}"
+    f"(?P<update>{_INVISIBLE}(?:{_DASH}{_INVISIBLE})?{_spelled('update')})?(?![A-Za-z0-9])",
     re.IGNORECASE,
 )
 _MAYBE_LOOKALIKE = re.compile(_OPENING)
@@ -94,7 +112,7 @@ def json_string(text: str) -> str:
 
 def quote_key(key: str) -> str:
     """Render a key for the brackets of a path: bare where it is plain, a JSON string otherwise."""
-    return key if _BARE_KEY.fullmatch(key) else json_string(key)
+    return key if _BARE_KEY.fullmatch(key) and not _CONTROL_WORD.fullmatch(f"[{key}]") else json_string(key)
 
 
 def neutralise(text: str) -> str:
@@ -112,6 +130,27 @@ def neutralise(text: str) -> str:
     if _MAYBE_LOOKALIKE.search(text) is None:
         return text
     return _LOOKALIKE.sub(_harmless, text)
+
+
+def neutralise_joined(texts: Sequence[str]) -> list[str]:
+    """Neutralise texts that a provider may put together: a look-alike that begins in one and ends in another.
+
+    Args:
+        texts: Neutralised texts, in order.
+
+    Returns:
+        As many texts; those in which such a look-alike begins lose its opening character.
+    """
+    joined = "".join(texts)
+    openings = [match.start() for match in _LOOKALIKE.finditer(joined)] if len(texts) > 1 else []
+    made, start = list[str](), 0
+    for text in texts:
+        inside = [at - start for at in openings if start <= at < start + len(text)]
+        for at in reversed(inside):
+            text = f"{text[:at]}&lt;{text[at + 1 :]}"
+        made.append(text)
+        start += len(texts[len(made) - 1])
+    return made
 
 
 def _harmless(match: re.Match[str]) -> str:

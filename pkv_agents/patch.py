@@ -78,6 +78,8 @@ def apply_patch(state: StateT, patch: Mapping[str, object]) -> StateT:
         StateError: A path that is not in the schema or a value that does not fit; the message names path, type and
             the mend, and nothing was changed.
     """
+    if not isinstance(patch, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] (untyped callers)
+        raise StateError(f"a patch maps paths to values; this is a {type(patch).__name__}")
     tree = _Tree()
     for path, value in patch.items():
         if not isinstance(path, str):  # pyright: ignore[reportUnnecessaryIsInstance] (untyped callers)

@@ -14,7 +14,7 @@ from datetime import datetime
 from . import _reasons
 from ._locate import Place, locate
 from ._restate import restated
-from ._slots import calls_pending, choose_carrier
+from ._slots import choose_carrier
 from ._ttl import aged
 from ._walk import snapshot
 from .diff import Change, diff, fold
@@ -24,7 +24,7 @@ from .ledger import MAX_EPOCHS, ROOT, Anchor, Epoch, Erratum, Ledger, chain
 from .messages import Message
 from .notices import Notice
 from .profiles import Profile
-from .snapshots import Snapshot
+from .snapshots import PLAIN, Snapshot
 from .state import TrackedState
 from .tokens import estimate_tokens
 from .turnplan import DEFAULT_POLICY, Insertion, RebasePolicy, TurnPlan
@@ -89,6 +89,8 @@ def plan(
     """
     request = _read(messages, instructions)
     place = locate(ledger, request.index, request.first) if ledger is not None and ledger.epochs else None
+    if place is not None:
+        place = place.where(lambda sent: choose_carrier(profile, request.rest, request.index[sent.anchor]) is not None)
     told = _told(place.epoch) if place is not None else Snapshot()
     seen = place.epoch.observed if place is not None else {}
     now, observed = aged(_as_snapshot(state), told, seen, confirmed or {}, clock)
@@ -234,7 +236,7 @@ def _fill(
     insertions: list[Insertion] = []
     for sent in epoch.errata:
         after = request.index[sent.anchor]
-        carrier = choose_carrier(profile, rest, after, sent_as=sent.carrier) or sent.carrier
+        carrier = choose_carrier(profile, rest, after, sent_as=sent.carrier) or profile.carrier
         insertions.append(Insertion(request.leading + after, sent.text, carrier))
     erratum = None
     carrier = choose_carrier(profile, rest, count) if changes or again else None
@@ -246,8 +248,8 @@ def _fill(
         insertions.append(Insertion(request.leading + count, erratum.text, carrier, is_new=True))
         kept = replace(kept, errata=(*kept.errata, erratum))
         told = fold(told, changes)
-    if changes and carrier is None and rest:
-        notices = [*notices, _reasons.waits(changes, calls_pending(rest, count))]
+    if carrier is None and any(rest or not now.meta.get(change.path, PLAIN).volatile for change in changes):
+        notices = [*notices, _reasons.waits(changes, rest)]
     base = ledger.last if ledger is not None else ""
     return TurnPlan(
         system=f"{request.head}\n\n{epoch.baseline_text}" if request.head else epoch.baseline_text,

@@ -107,7 +107,8 @@ _ANTHROPIC_MODELS: tuple[tuple[str, Profile], ...] = (
     (r"haiku-4-5|opus-4-[56]", replace(ANTHROPIC, min_cacheable_tokens=4096)),
 )
 _OPENAI_5_6 = re.compile(r"gpt-(5\.(?:[6-9]|\d\d)|[6-9]|\d\d)")
-_OPENAI_MODELS = re.compile(r"gpt-|o\d|chatgpt-|ft:")
+# Not gpt-oss: open weights behind somebody's server, whose template drops a late system message.
+_OPENAI_MODELS = re.compile(r"gpt-\d|o\d|chatgpt-|ft:")
 _SERVERS = {
     "vllm": replace(GENERIC, name="vllm", block_tokens=16),
     "sglang": replace(GENERIC, name="sglang", block_tokens=1),

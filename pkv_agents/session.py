@@ -19,9 +19,16 @@ from datetime import UTC, datetime
 from typing import Generic, Literal, TypeVar, cast
 
 from ._report import SessionReport, TurnRecord
-from ._stored import SessionStore
+from ._stored import SessionStore, read_record
 from .errata import check_tag, new_tag
-from .errors import ConflictError, MissingSessionKeyError, SchemaError, SessionError, StoreError, StrictNoticeError
+from .errors import (
+    ConflictError,
+    MissingSessionKeyError,
+    SchemaError,
+    SessionError,
+    StoreError,
+    StrictNoticeError,
+)
 from .explain import transcript
 from .ledger import Ledger
 from .messages import Message
@@ -205,11 +212,12 @@ class AgentSession(Generic[StateT]):
                 if on_conflict == "raise":
                     raise
                 notice = Notice("commit_conflict", cost="the changes are told again", message=str(error))
-            except StoreError as error:
+            except Exception as error:  # a store of the user's may raise anything, and the answer must not be lost
                 if on_conflict == "raise":
                     self._ledger, self._usage, self._total_turns = before
                     raise
-                notice = Notice("store_failed", mend="save again with the next turn", message=str(error))
+                message = str(error) if isinstance(error, StoreError) else f"the store raised {type(error).__name__}"
+                notice = Notice("store_failed", mend="save again with the next turn", message=message)
             if notice is None or notice.code == "store_failed":
                 self.profile = plan.profile
                 self._record(plan, reported)
@@ -287,9 +295,5 @@ class AgentSession(Generic[StateT]):
         if stored is None:
             self._ledger, self._stored_version = None, 0
             return
-        self._ledger = Ledger.from_dict(cast("Mapping[str, object]", stored.data.get("ledger")))
-        counts = cast("Mapping[str, object]", stored.data.get("usage") or {})
-        self._usage = Usage(**{name: value for name, value in counts.items() if isinstance(value, int)})
-        turns = stored.data.get("turns")
-        self._total_turns = turns if isinstance(turns, int) else 0
+        self._ledger, self._usage, self._total_turns = read_record(self.key, stored)
         self._stored_version = stored.version

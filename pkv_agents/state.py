@@ -99,14 +99,16 @@ class TrackedState(BaseModel):
                         f"declare it in the schema, or check the spelling (it has {', '.join(fields)})"
                     )
                 return super().__setattr__(name, value)
-            before = self.__dict__.get(name)
+            before, were_set = dict(self.__dict__), set(self.__pydantic_fields_set__)
             try:
                 super().__setattr__(name, value)
                 _check(self, name)
-            except ValidationError as error:
-                raise state_error(error, type(self)) from None
-            except StateError:
-                self.__dict__[name] = before
+            except BaseException as error:
+                # A model validator runs after the assignment, so what it refuses must be taken back.
+                object.__setattr__(self, "__dict__", before)
+                object.__setattr__(self, "__pydantic_fields_set__", were_set)
+                if isinstance(error, ValidationError):
+                    raise state_error(error, type(self)) from None
                 raise
 
 

@@ -8,9 +8,12 @@ from itertools import groupby
 from typing import Any, cast
 
 from .errors import SessionError
-from .escape import neutralise
+from .escape import neutralise, neutralise_joined
 from .messages import Message, Part, ToolCall
 from .turnplan import TurnPlan
+
+# The model's own thoughts go back as they came: the provider checks their signature, and only the model wrote them.
+_SIGNED = frozenset({"thinking", "redacted_thinking", "reasoning"})
 
 
 def wire(plan: TurnPlan, messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -38,7 +41,8 @@ def wire(plan: TurnPlan, messages: Sequence[Message]) -> tuple[Message, ...]:
         at = after
         system: list[str] = []
         for insertion in group:
-            if insertion.carrier == "system":
+            # Behind a system turn nothing can ride on the message before it: the newest word would stand first.
+            if insertion.carrier == "system" or system:
                 system.append(insertion.text)
             else:
                 out[-1] = append_text(out[-1], insertion.text)
@@ -72,27 +76,35 @@ def _neutral(message: Message) -> Message:
     if message.role == "system":
         return message
     content = message.content
-    content = neutralise(content) if isinstance(content, str) else tuple(map(_neutral_part, content))
+    content = neutralise(content) if isinstance(content, str) else _neutral_parts(content)
     calls = tuple(_neutral_call(call) for call in message.tool_calls)
     if content == message.content and calls == message.tool_calls:
         return message
     return replace(message, content=content, tool_calls=calls)
 
 
-def _neutral_part(part: Part) -> Part:
-    return cast(Part, _neutral_data(part)) if part.get("type") in ("text", "tool_result") else part
+def _neutral_parts(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """Every text of every part: documents, search results and refusals are read as well as text is."""
+    made = [part if part.get("type") in _SIGNED else cast(Part, _neutral_data(part, keep="url")) for part in parts]
+    at = [index for index, part in enumerate(made) if part.get("type") == "text" and isinstance(part.get("text"), str)]
+    texts = [cast(str, made[index]["text"]) for index in at]
+    for index, old, new in zip(at, texts, neutralise_joined(texts), strict=True):
+        if new != old:
+            made[index] = {**made[index], "text": new}
+    return tuple(made)
 
 
 def _neutral_call(call: ToolCall) -> ToolCall:
     return replace(call, arguments=cast("Mapping[str, object]", _neutral_data(call.arguments)))
 
 
-def _neutral_data(data: Any) -> Any:
+def _neutral_data(data: Any, keep: str = "") -> Any:
+    """Plain data with each text neutralised, but for the texts under the name `keep`."""
     if isinstance(data, str):
         return neutralise(data)
     if isinstance(data, Mapping):
         items = cast("Mapping[str, Any]", data).items()
-        return {neutralise(name): _neutral_data(value) for name, value in items}
+        return {neutralise(name): value if name == keep else _neutral_data(value, keep) for name, value in items}
     if isinstance(data, (list, tuple)):
-        return [_neutral_data(value) for value in cast("list[Any]", data)]
+        return [_neutral_data(value, keep) for value in cast("list[Any]", data)]
     return data

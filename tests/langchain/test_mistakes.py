@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import dynamic_prompt
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from pydantic import BaseModel, Field, computed_field
+from pydantic import BaseModel, Field, SecretStr, computed_field, field_serializer
 
 from langchain_pkv import StateMiddleware, read_ledger, read_state, to_core, with_state
 from pkv_agents import (
@@ -126,6 +126,46 @@ class TestTheChannel:
         say(agent, pkv_state={})
 
 
+class Part(BaseModel):
+    note: Annotated[str, Field(exclude=True)] = ""
+    masked: str = ""
+
+    @field_serializer("masked")
+    def _mask(self, value: str) -> str:
+        return value[:1] + "***"
+
+
+class Card(Part):
+    blocked: bool = False
+
+
+class Odd(TrackedState):
+    part: Part = Part()
+    anything: Any = None
+    secrets: set[SecretStr] = Field(default_factory=set[SecretStr])
+
+
+class TestWhatIsSaved:
+    """The graph's state is the application's, whatever its schema does when it is serialised."""
+
+    def test_it_is_what_was_given(self) -> None:
+        model = Scripted()
+        agent = an_agent([StateMiddleware(Odd, tag=TAG)], model)
+        state = Odd(part=Part(note="kept", masked="Mara"), anything={"b", "a", "c"}, secrets={SecretStr("s3cret")})
+        say(agent, pkv_state=state)
+        say(agent, "again", pkv_state={"part.note": "changed"})
+        assert 'part.masked: "Mara"\nanything: ["a", "b", "c"]' in model.requests[0][0].text
+        assert 'part.note: "changed"' in model.requests[1][-1].text
+        back = read_state(Odd, agent.get_state(THREAD).values)
+        assert {secret.get_secret_value() for secret in back.secrets} == {"s3cret"}
+        assert "s3cret" not in "".join(message.text for message in model.requests[1])
+
+    def test_what_would_be_lost_is_refused(self) -> None:
+        agent = an_agent([StateMiddleware(Odd)])
+        with pytest.raises(StateError, match=r"part\.blocked would not be the same.*subclass loses"):
+            say(agent, pkv_state=Odd(part=Card(blocked=True)))
+
+
 class TestArguments:
     @pytest.mark.parametrize("state", [{"mode": "plan"}, Shop, Inner(), 7])
     def test_what_is_no_state(self, state: Any) -> None:
@@ -142,17 +182,6 @@ class TestArguments:
             AgentSession(a_shop(), key="k", store="s.db")  # pyright: ignore[reportArgumentType]
         with pytest.raises(SchemaError, match="schema first"):
             read_state({}, Shop)  # pyright: ignore[reportArgumentType]
-
-    def test_a_field_that_is_left_out_when_saved(self) -> None:
-        class Part(BaseModel):
-            note: str = Field("", exclude=True)
-
-        class Odd(TrackedState):
-            parts: list[Part] | None = None
-
-        with pytest.raises(SchemaError, match=r"Part\.note has exclude=True"):
-            StateMiddleware(Odd)
-        StateMiddleware(Odd, state=Odd())
 
     def test_strict_is_strict_each_time(self) -> None:
         class Unknown(Scripted):

@@ -15,16 +15,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 from typing import Any, Self, TypeVar, cast
 
 from langgraph.channels.base import BaseChannel  # pyright: ignore[reportMissingTypeStubs]  # no py.typed in there
 from langgraph.errors import EmptyChannelError
 from langgraph.types import Overwrite
-from pydantic import BaseModel, SecretBytes, SecretStr
+from pydantic import BaseModel, RootModel, Secret, SecretBytes, SecretStr
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from langchain_pkv._messages import compact_json
-from pkv_agents import REMOVE, Notice, StateError, TrackedState, apply_patch
+from pkv_agents import REMOVE, Notice, StateError, TrackedState, apply_patch, diff, snapshot
 
 StateT = TypeVar("StateT", bound=TrackedState)
 
@@ -164,17 +165,30 @@ def merge(schema: type[TrackedState], text: str | None, update: object) -> str:
     if isinstance(update, Overwrite):
         return merge(schema, None, cast("object", update.value))
     if isinstance(update, schema):
-        whole = dump(update)
-        load(schema, whole)  # parts of it may have been changed in place, unvalidated
-        return whole
+        return _survives(schema, update)
     if not isinstance(update, Mapping):
         raise StateError(
             f"pkv_state takes {schema.__name__}(...) or a mapping of paths to values, not {type(update).__name__}"
         )
     patch = cast("Mapping[str, Any]", update)
-    if text is None:
-        return dump(_first(schema, patch))
-    return dump(apply_patch(_saved(schema, text), patch))
+    return _survives(schema, _first(schema, patch) if text is None else apply_patch(_saved(schema, text), patch))
+
+
+def _survives(schema: type[StateT], state: StateT) -> str:
+    """The state's JSON, from which the same state can be read back.
+
+    Raises:
+        StateError: It cannot: a part was changed in place and does not fit, is of a subclass with more fields than the
+            schema names, or a validator changes what it is given a second time.
+    """
+    text = dump(state)
+    changes = diff(snapshot(state), snapshot(load(schema, text)))
+    if changes:
+        raise StateError(
+            f"{changes[0].path} would not be the same when the thread's state is read back: name its class in the "
+            "schema (a subclass loses its own fields), and let validators accept what they have made"
+        )
+    return text
 
 
 def _first(schema: type[StateT], update: Mapping[str, Any]) -> StateT:
@@ -218,23 +232,35 @@ def dump(state: BaseModel) -> str:
     return compact_json(_dump(state))
 
 
-def _dump(model: BaseModel) -> Any:
-    given = model.model_dump(exclude_computed_fields=True)
-    return _reveal(model.model_dump(mode="json", exclude_computed_fields=True), given)
+def _dump(value: Any) -> Any:
+    """A value as plain data from which its declared type makes it again.
+
+    Not pydantic's `model_dump`: that hides secrets, leaves fields out, and lets serialisers write something else.
+    """
+    if isinstance(value, RootModel):
+        return _dump(cast("RootModel[Any]", value).root)
+    if isinstance(value, BaseModel):
+        names = type(value).model_fields
+        return {name: _dump(getattr(value, name)) for name in names} | _dump(dict(value.model_extra or {}))
+    if isinstance(value, Secret | SecretStr | SecretBytes):
+        return _dump(cast("Any", value).get_secret_value())
+    if isinstance(value, Mapping):
+        return {_key(key): _dump(item) for key, item in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, set | frozenset):
+        return sorted((_dump(item) for item in cast("set[Any]", value)), key=compact_json)
+    if isinstance(value, list | tuple):
+        return [_dump(item) for item in cast("Sequence[Any]", value)]
+    try:
+        return to_jsonable_python(value)
+    except (PydanticSerializationError, UnicodeDecodeError) as error:
+        raise StateError(f"a value of type {type(value).__name__} has no JSON form") from error
 
 
-def _reveal(data: Any, source: Any) -> Any:
-    if isinstance(source, SecretStr):
-        return source.get_secret_value()
-    if isinstance(source, SecretBytes):
-        return source.get_secret_value().decode()
-    if isinstance(data, dict) and isinstance(source, dict):
-        pairs = zip(cast("dict[str, Any]", data).items(), cast("dict[Any, Any]", source).values(), strict=True)
-        return {key: _reveal(value, original) for (key, value), original in pairs}
-    if isinstance(data, list) and isinstance(source, list | tuple):
-        items = zip(cast("list[Any]", data), cast("Sequence[Any]", source), strict=True)
-        return [_reveal(value, original) for value, original in items]
-    return cast("Any", data)
+def _key(key: Any) -> str:
+    found = key.value if isinstance(key, Enum) else key
+    if not isinstance(found, str):
+        raise StateError(f"a dict has a key of type {type(key).__name__}; use str keys")
+    return found
 
 
 def plain(update: object) -> dict[str, Any]:
@@ -253,15 +279,8 @@ def plain(update: object) -> dict[str, Any]:
 def _plain_value(value: Any) -> Any:
     if value is REMOVE:
         return dict(_REMOVE_JSON)
-    if isinstance(value, BaseModel):
-        return _dump(value)
-    if isinstance(value, SecretStr | SecretBytes):
-        return _reveal(None, value)
     if isinstance(value, Mapping):
-        return {str(key): _plain_value(item) for key, item in cast("Mapping[Any, Any]", value).items()}
+        return {_key(key): _plain_value(item) for key, item in cast("Mapping[Any, Any]", value).items()}
     if isinstance(value, list | tuple):
         return [_plain_value(item) for item in cast("Sequence[Any]", value)]
-    try:
-        return to_jsonable_python(value)
-    except PydanticSerializationError as error:
-        raise StateError(f"a value of type {type(value).__name__} has no JSON form") from error
+    return _dump(value)

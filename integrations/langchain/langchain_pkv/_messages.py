@@ -21,7 +21,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from pkv_agents import Message, MessageError, ToolCall, TurnPlan, wire
+from pkv_agents import Message, MessageError, ToolCall, TurnPlan, neutralise, wire
 
 _UNPARSED = "unparsed"
 _CHAT_ROLES = {"user": "user", "human": "user", "assistant": "assistant", "ai": "assistant", "system": "system"}
@@ -110,9 +110,11 @@ def place(plan: TurnPlan, messages: Sequence[BaseMessage], core: Sequence[Messag
 
 def _as_sent(message: BaseMessage, core: Message, sent: Message) -> BaseMessage:
     """The message itself, or a copy with what must differ."""
-    if sent == core:
-        return message
     update: dict[str, Any] = {}
+    if message.name and neutralise(message.name) != message.name:
+        update["name"] = neutralise(message.name)
+    if sent == core:
+        return message.model_copy(update=update) if update else message
     if sent.content != core.content:
         update["content"] = sent.content if isinstance(sent.content, str) else [dict(part) for part in sent.content]
     if isinstance(message, AIMessage) and sent.tool_calls != core.tool_calls:
@@ -128,22 +130,23 @@ def _as_sent(message: BaseMessage, core: Message, sent: Message) -> BaseMessage:
     return message.model_copy(update=update)
 
 
-def head(plan: TurnPlan, own: Sequence[SystemMessage]) -> SystemMessage:
+def head(plan: TurnPlan, own: Sequence[SystemMessage], before: str = "") -> SystemMessage:
     """The system message of the request: the plan's text.
 
     Args:
         plan: The plan of this turn.
         own: The application's system messages, whose text the plan's text holds. The blocks of a single one stay
             blocks, since they may carry cache markers; ours are blocks before and after them.
+        before: The instructions that stand before them in the plan's text.
     """
     if len(own) != 1:
         return SystemMessage(content=plan.system)
     content = _content(own[0])
     text = head_text(own)
-    at = plan.system.find(text)
-    if isinstance(content, str) or at < 0:
+    at = len(join_instructions(before, text)) - len(text)
+    if isinstance(content, str) or not plan.system.startswith(text, at):
         return own[0].model_copy(update={"content": plan.system})
-    before, after = plan.system[:at].rstrip("\n"), plan.system[at + len(text) :].lstrip("\n")
+    after = plan.system[at + len(text) :].lstrip("\n")
     ours = [[{"type": "text", "text": part}] if part else [] for part in (before, after)]
     return own[0].model_copy(update={"content": [*ours[0], *content, *ours[1]]})
 

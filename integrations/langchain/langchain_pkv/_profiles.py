@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 from langchain_core.language_models import BaseChatModel
 
 from pkv_agents import Notice, Profile, profile_for
+
+
+def _is_elsewhere(model: BaseChatModel) -> bool:
+    """Whether a model of LangChain's OpenAI class talks to a server that is not OpenAI's or Azure's."""
+    base = getattr(model, "openai_api_base", None)
+    host = urlsplit(base).hostname or "" if isinstance(base, str) else ""
+    return bool(host) and not host.endswith(("openai.com", "azure.com"))
 
 
 def model_profile(model: BaseChatModel) -> tuple[Profile, tuple[Notice, ...]]:
@@ -29,6 +37,10 @@ def model_profile(model: BaseChatModel) -> tuple[Profile, tuple[Notice, ...]]:
         return model_profile(inner)
     params = cast("Mapping[str, Any]", model._get_ls_params())  # pyright: ignore[reportPrivateUsage]  # delegated by wrappers
     provider, name = str(params.get("ls_provider", "")), str(params.get("ls_model_name", ""))
+    if provider == "openai" and _is_elsewhere(model):
+        provider = (
+            "openai-compatible"  # a server of one's own: what its chat template does with a late system is unknown
+        )
     profile, notices = profile_for(provider, name)
     if provider == "anthropic" and profile.carrier == "system":
         allowed = cast("Mapping[str, Any]", model.profile or {}).get("mid_conversation_system_messages")

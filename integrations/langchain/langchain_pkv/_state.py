@@ -2,7 +2,7 @@
 # No `from __future__ import annotations`: LangGraph evaluates the annotations of the classes made here.
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, NotRequired, TypeVar, get_args
+from typing import Annotated, Any, NotRequired, TypeVar
 
 from langchain.agents.middleware import AgentState
 from langchain.agents.middleware.types import PrivateStateAttr
@@ -10,8 +10,6 @@ from langchain.agents.middleware.types import PrivateStateAttr
 from langchain_pkv._channel import StateChannel, StateData, load, misfit
 from langchain_pkv._ledger import STATE_CHANNEL
 from langchain_pkv._messages import compact_json
-from pydantic import BaseModel
-
 from pkv_agents import Notice, SchemaError, StateError, TrackedState
 
 StateT = TypeVar("StateT", bound=TrackedState)
@@ -25,7 +23,6 @@ def graph_state(schema: type[TrackedState] | None, on_conflict: Callable[[Notice
             pkv_ledger: NotRequired[Annotated[dict[str, Any], PrivateStateAttr]]
 
         return PkvAppState
-    check_saved_whole(schema)
     channel = StateChannel(schema, on_conflict)
 
     class PkvState(AgentState[Any]):
@@ -33,29 +30,6 @@ def graph_state(schema: type[TrackedState] | None, on_conflict: Callable[[Notice
         pkv_ledger: NotRequired[Annotated[dict[str, Any], PrivateStateAttr]]
 
     return PkvState
-
-
-def check_saved_whole(schema: type[BaseModel], seen: frozenset[type] = frozenset()) -> None:
-    """Refuse a schema with fields that a saved state would lack.
-
-    Raises:
-        SchemaError: A field has `exclude=True`.
-    """
-    for name, info in schema.model_fields.items():
-        if info.exclude:
-            raise SchemaError(
-                f"{schema.__name__}.{name} has exclude=True, so the thread's checkpoint would lack it: drop that, or keep "
-                f"the state in the application, StateMiddleware({schema.__name__}, state=...)"
-            )
-        for model in _models_in(info.annotation):
-            if model not in seen:
-                check_saved_whole(model, seen | {schema, model})
-
-
-def _models_in(hint: object) -> list[type[BaseModel]]:
-    if isinstance(hint, type) and issubclass(hint, BaseModel):
-        return [hint]
-    return [model for part in get_args(hint) for model in _models_in(part)]
 
 
 def read_state(schema: type[StateT], values: Mapping[str, Any]) -> StateT:

@@ -188,8 +188,9 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
         for notice in turn_plan.notices:
             if _cause(turn_plan, notice) not in told:
                 self._report(notice)
+        leading = cast("list[Any]", messages[: turn_plan.leading])
         sent = request.override(
-            system_message=head(turn_plan, [*own, *cast("list[Any]", messages[: turn_plan.leading])]),
+            system_message=head(turn_plan, [*own, *leading], "" if own else self._instructions),
             messages=cast("list[Any]", place(turn_plan, messages, core)),
         )
         return _Turn(turn_plan, record, sent)

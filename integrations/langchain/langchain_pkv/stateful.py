@@ -168,7 +168,7 @@ class StatefulChatModel(BaseChatModel):
             profile, notices = model_profile(self.inner)
             plan = session.plan(core, profile=profile, notices=notices)
         own = cast("list[SystemMessage]", messages[: plan.leading])
-        return session, plan, [head(plan, own), *place(plan, messages, core)]
+        return session, plan, [head(plan, own, session.instructions), *place(plan, messages, core)]
 
     def _generate(
         self,
@@ -280,4 +280,8 @@ def _usage(result: ChatResult) -> Usage | None:
 def _add(usage: UsageMetadata | None, chunk: ChatGenerationChunk) -> UsageMetadata | None:
     message = chunk.message
     reported = message.usage_metadata if isinstance(message, AIMessage) else None
-    return add_usage(usage, reported) if reported else usage
+    if not reported:
+        return usage
+    # A chunk that names the input again restates all of it; else the chunks are parts (Anthropic's start and delta).
+    restates = usage is not None and usage["input_tokens"] and reported["input_tokens"]
+    return reported if restates else add_usage(usage, reported)
