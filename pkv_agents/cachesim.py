@@ -159,11 +159,12 @@ class CacheSim:
         if not set(marks) <= set(blocks):
             raise ProfileError("a breakpoint stands where no block ends; mark the end of a block")
         names = dict(zip(blocks, _chain(request.tokens, blocks), strict=True))
-        read = max((end for end in self._within_reach(blocks, marks) if self._alive(names[end], request.at)), default=0)
+        found = [end for end in self._within_reach(blocks, marks) if self._alive(names[end], request.at)]
+        read: int = max(found, default=0)
         least = self.profile.min_cacheable_tokens or 0
         writes = [end for end in marks if end >= least]
         written = max(0, max(writes, default=0) - read)
-        used = sorted({*writes, *([read] if read else [])})
+        used: list[int] = sorted({*writes, read} - {0})
         sizes = [end - before for before, end in zip([0, *used], used, strict=False)]
         self._keep([(names[end], size) for end, size in zip(used, sizes, strict=True)], request.at)
         return CacheOutcome(read, written, total - read - written)

@@ -92,7 +92,7 @@ def plan(
     if place is not None:
         place = place.where(lambda sent: choose_carrier(profile, request.rest, request.index[sent.anchor]) is not None)
     told = _told(place.epoch) if place is not None else Snapshot()
-    seen = place.epoch.observed if place is not None else {}
+    seen: Mapping[str, datetime] = place.epoch.observed if place is not None else {}
     now, observed = aged(_as_snapshot(state), told, seen, confirmed or {}, clock)
     changes = diff(told, now) if place is not None else ()
     reason, notices = _decide(place, changes, now, request, rebase, policy)
@@ -138,12 +138,12 @@ def _as_snapshot(state: TrackedState | Snapshot) -> Snapshot:
 
 
 def _read(messages: Sequence[Message], instructions: str) -> _Request:
-    foreign = next((message for message in messages if type(message) is not Message), None)
-    if foreign is not None and not isinstance(foreign, Message):
-        raise MessageError(
-            f"messages holds a {type(foreign).__name__}; planning takes pkv_agents.Message "
-            "(for LangChain's messages: langchain_pkv.to_core(messages))"
-        )
+    for message in messages:
+        if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance] (untyped callers)
+            raise MessageError(
+                f"messages holds a {type(message).__name__}; planning takes pkv_agents.Message "
+                "(for LangChain's messages: langchain_pkv.to_core(messages))"
+            )
     leading = next((at for at, message in enumerate(messages) if message.role != "system"), len(messages))
     rest = messages[leading:]
     anchors = chain(rest)

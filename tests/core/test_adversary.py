@@ -57,7 +57,7 @@ class TestHidden:
         ],
     )
     def test_inside_a_container_it_hides_the_container(self, hint: Any, value: Any) -> None:
-        made = type(
+        made: Any = type(
             "Vault", (TrackedState,), {"__annotations__": {"name": str, "secrets": hint}, "__module__": __name__}
         )
         state = made(name="n", secrets=value)

@@ -124,6 +124,7 @@ class TestVolatile:
             talk.state = apply_patch(talk.state, {"steps": step, "counter": step})
             made = talk.say()
             told += any(change.path == "steps" for change in made.changes)
+            assert made.told["counter"] == str(step) and abs(int(made.told["steps"]) - step) < 50
             rebases += made.rebased is not None
             assert made.rebased is None or made.notices[0].code == "errata_limit"
             sizes.append(sum(len(text) for text in errata(talk.sent)))

@@ -32,8 +32,8 @@ def an_agent(middleware: list[Any], model: Any = None) -> Any:
     return create_agent(model or Scripted(), [], middleware=middleware, checkpointer=InMemorySaver())
 
 
-def say(agent: Any, text: str = "hello", thread: Any = THREAD, **state: Any) -> Any:
-    return agent.invoke({"messages": [HumanMessage(text)], **state}, thread)
+def say(agent: Any, text: str = "hello", **state: Any) -> Any:
+    return agent.invoke({"messages": [HumanMessage(text)], **state}, THREAD)
 
 
 @dynamic_prompt
@@ -110,7 +110,8 @@ class TestTheChannel:
         old = create_agent(Scripted(), [], middleware=[StateMiddleware(Shop)], checkpointer=saver)
         say(old, pkv_state=a_shop())
         new: Any = create_agent(Scripted(), [], middleware=[StateMiddleware(Newer)], checkpointer=saver)
-        for update in ({}, {"pkv_state": {"region": "eu"}}):
+        updates: list[dict[str, Any]] = [{}, {"pkv_state": {"region": "eu"}}]
+        for update in updates:
             with pytest.raises(
                 StateError, match=r"saved state of this thread does not fit Newer.*whole Newer\(.*region"
             ):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -44,7 +44,7 @@ register_configure_hook(_current, inheritable=True)
 
 
 @contextmanager
-def watched() -> Iterator[SentMessages]:
+def watched() -> Generator[SentMessages]:
     """Note what chat models are sent in this context."""
     sent = SentMessages()
     token = _current.set(sent)
