@@ -6,6 +6,7 @@ Everything public is here; modules are private in layout. Importing this package
 from ._report import SessionReport, TurnRecord
 from ._stored import SessionStore, StoredSession
 from ._walk import snapshot
+from .breakpoints import Breakpoint, plan_breakpoints
 from .cachesim import CacheOutcome, CacheRequest, CacheSim, cache_request
 from .diff import Change, diff, fold
 from .errata import DEFAULT_STYLE, ErrataStyle, check_tag, new_tag, render_baseline, render_erratum
@@ -55,6 +56,7 @@ __all__ = [
     "AdapterError",
     "AgentSession",
     "Anchor",
+    "Breakpoint",
     "CacheOutcome",
     "CacheRequest",
     "CacheSim",
@@ -129,6 +131,7 @@ __all__ = [
     "new_tag",
     "normalise_usage",
     "plan",
+    "plan_breakpoints",
     "profile_for",
     "render_baseline",
     "render_erratum",

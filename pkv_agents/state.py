@@ -17,8 +17,12 @@ from .keyed import KeyedList
 class TrackedState(BaseModel):
     """The base class of a state: a pydantic model whose every visible leaf can be told to a model.
 
-    Undeclared fields are refused, assignments are validated, and a class that could not be rendered is refused where
-    it is defined. Markers say what is special about a field; nested models may be plain pydantic models.
+    Undeclared fields are refused, assignments to its own fields are validated, and a class that could not be rendered
+    is refused where it is defined. Markers say what is special about a field; nested models may be plain pydantic
+    models (whose assignments pydantic does not validate: patch them by path, `session.update({...})`).
+
+    A patch validates the model that it touches anew, and so does reading a state back. A validator must therefore
+    accept, unchanged, what it has made.
 
         class Shop(TrackedState):
             customer: Customer
