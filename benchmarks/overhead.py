@@ -130,9 +130,8 @@ def ledger_bytes(fields: int, turns: int) -> int:
         history, ledger = history_of(2 * turns + 1), Ledger()
         start = tracemalloc.get_traced_memory()[0]
         for turn in range(turns):
-            made = plan(ledger, state_of(fields, f"at stop {turn}"), history[: 2 * turn + 1], profile=GENERIC, tag=TAG)
-            ledger = commit(ledger, made)
-        del made
+            state = state_of(fields, f"at stop {turn}")
+            ledger = commit(ledger, plan(ledger, state, history[: 2 * turn + 1], profile=GENERIC, tag=TAG))
         gc.collect()
         return tracemalloc.get_traced_memory()[0] - start
     finally:

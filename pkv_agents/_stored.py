@@ -67,7 +67,7 @@ def read_record(key: str, stored: StoredSession) -> tuple[Ledger, Usage, int]:
     if not isinstance(data, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] (stores are the user's)
         raise LedgerError(f"the stored session {key!r} is a {type(data).__name__}; nothing was changed")
     usage, turns = data.get("usage"), data.get("turns")
-    counts = cast("Mapping[str, object]", usage) if isinstance(usage, Mapping) else {}
+    counts: Mapping[str, object] = cast("Mapping[str, object]", usage) if isinstance(usage, Mapping) else {}
     return (
         Ledger.from_dict(cast("Mapping[str, object]", data.get("ledger"))),
         Usage(**{name: value for name, value in counts.items() if isinstance(value, int)}),

@@ -191,7 +191,8 @@ def _check_base(model: Any, folder: Path, base: object) -> None:
         return
     weights: dict[str, Any] = dict(model.named_parameters())
     for name, expected in cast("dict[str, list[float]]", json.loads(file.read_text(encoding="utf-8"))).items():
-        mine = weights[name].detach().flatten()[: len(expected)].tolist() if name in weights else []
+        tensor = weights.get(name)
+        mine: list[float] = tensor.detach().flatten()[: len(expected)].tolist() if tensor is not None else []
         if len(mine) != len(expected) or not all(map(_near, mine, expected)):
             raise AdapterError(f"the adapter in {folder} is for another model ({base}): {name} differs")
 
