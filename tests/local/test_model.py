@@ -232,11 +232,11 @@ def test_the_profile_carries_the_probed_carrier() -> None:
 
 @pytest.mark.embedded
 @pytest.mark.slow
-def test_the_embedded_model_is_exact_on_its_cache(embedded_folder: Path) -> None:
+def test_the_embedded_model_is_exact_on_its_cache(embedded_model: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    loaded = AutoModelForCausalLM.from_pretrained(embedded_folder, dtype=torch.float32).eval()
-    model = LocalModel(loaded, AutoTokenizer.from_pretrained(embedded_folder))
+    loaded = AutoModelForCausalLM.from_pretrained(embedded_model, dtype=torch.float32).eval()
+    model = LocalModel(loaded, AutoTokenizer.from_pretrained(embedded_model))
     history = [HEAD, Message("user", "Please cancel order K417.")]
     for turn in range(3):
         reply = model.generate(history, tools=[CANCEL], tool_choice="any", max_tokens=40, session="s")
