@@ -23,7 +23,8 @@ class Tracked:
             `orders[K417]`, and the list can be read and patched by key.
         label: Words for the model, shown once in the baseline: `customer.tier (loyalty tier): "gold"`.
         critical: Its erratum is told again when much has been said since (`RebasePolicy.restate_after_tokens`).
-        ttl: How long a value stays true after it was told or set; then the model is told, once, since when it is stale.
+        ttl: How long a value stays true after it was told; then the model is told, once, since when it is stale.
+            Setting it by `AgentSession.update`, be it to the same value, renews it; elsewhere only another value does.
     """
 
     key: str | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -69,7 +68,6 @@ def _play(
     from .report import write_report
     from .runner import run
 
-    logging.getLogger("pkv_agents").addHandler(logging.NullHandler())  # notices are shown at the end
     try:
         if model == EMBEDDED:
             with progress_bar(errors) as progress:

@@ -174,11 +174,10 @@ class TestState:
             text: Annotated[str, Volatile(resolution=1)] = "nan"
             number: Annotated[float, Volatile(resolution=1)] = 1e308
 
-        talk = Talk(OPENAI, World())
         made = plan(None, Odd(), [Message("user", "hi")], profile=OPENAI, tag=TAG)
         ledger = commit(None, made)
-        talk.messages = [Message("user", "hi"), Message("assistant", "x"), Message("user", "y")]
-        moved = plan(ledger, Odd(text="1e999999999", number=-1e308), talk.messages, profile=OPENAI, tag=TAG)
+        messages = [Message("user", "hi"), Message("assistant", "x"), Message("user", "y")]
+        moved = plan(ledger, Odd(text="1e999999999", number=-1e308), messages, profile=OPENAI, tag=TAG)
         assert moved.erratum is not None
 
     @pytest.mark.parametrize("patch", [None, ["a"], {1: "x"}])

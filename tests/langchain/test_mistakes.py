@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -21,9 +22,10 @@ from pkv_agents import (
     SessionError,
     StateError,
     StrictNoticeError,
+    Tracked,
     TrackedState,
 )
-from tests.langchain.support import TAG, Scripted, Shop, a_shop
+from tests.langchain.support import TAG, Scripted, Shop, a_shop, texts
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
 
@@ -165,6 +167,19 @@ class TestWhatIsSaved:
         agent = an_agent([StateMiddleware(Odd)])
         with pytest.raises(StateError, match=r"part\.blocked would not be the same.*subclass loses"):
             say(agent, pkv_state=Odd(part=Card(blocked=True)))
+
+
+class Parcel(TrackedState):
+    eta: Annotated[str, Tracked(ttl=timedelta(microseconds=1))] = "14:00"
+
+
+def test_a_ttl_runs_in_the_graph_too_and_is_told_once() -> None:
+    model = Scripted()
+    agent = an_agent([StateMiddleware(Parcel, tag=TAG)], model)
+    say(agent, pkv_state=Parcel())
+    for _ in range(2):
+        say(agent, "still?")
+        assert texts(model.requests[-1]).count("(stale since ") == 1
 
 
 class TestArguments:
