@@ -21,14 +21,7 @@ from typing import Generic, Literal, TypeVar, cast
 from ._report import SessionReport, TurnRecord
 from ._stored import SessionStore, read_record
 from .errata import check_tag, new_tag
-from .errors import (
-    ConflictError,
-    MissingSessionKeyError,
-    SchemaError,
-    SessionError,
-    StoreError,
-    StrictNoticeError,
-)
+from .errors import ConflictError, MissingSessionKeyError, SchemaError, SessionError, StoreError, StrictNoticeError
 from .explain import transcript
 from .ledger import Ledger
 from .messages import Message
@@ -195,6 +188,7 @@ class AgentSession(Generic[StateT]):
 
         Raises:
             ConflictError: Another plan was recorded since this one was made.
+            StoreError: It could not be saved; nothing was recorded.
         """
         with self._lock:
             if self._last is plan:
@@ -212,12 +206,11 @@ class AgentSession(Generic[StateT]):
                 if on_conflict == "raise":
                     raise
                 notice = Notice("commit_conflict", cost="the changes are told again", message=str(error))
-            except Exception as error:  # a store of the user's may raise anything, and the answer must not be lost
+            except StoreError as error:
                 if on_conflict == "raise":
                     self._ledger, self._usage, self._total_turns = before
                     raise
-                message = str(error) if isinstance(error, StoreError) else f"the store raised {type(error).__name__}"
-                notice = Notice("store_failed", mend="save again with the next turn", message=message)
+                notice = Notice("store_failed", mend="save again with the next turn", message=str(error))
             if notice is None or notice.code == "store_failed":
                 self.profile = plan.profile
                 self._record(plan, reported)
@@ -285,7 +278,12 @@ class AgentSession(Generic[StateT]):
         if self._store is None or self._ledger is None:
             return
         data = {"ledger": self._ledger.to_dict(), "usage": asdict(self._usage), "turns": self._total_turns}
-        self._stored_version = self._store.save(self.key, data, expected_version=self._stored_version)
+        try:
+            self._stored_version = self._store.save(self.key, data, expected_version=self._stored_version)
+        except (ConflictError, StoreError):
+            raise
+        except Exception as error:  # a store of the user's may raise anything, and the answer must not be lost for it
+            raise StoreError(f"the store raised {type(error).__name__}; nothing was saved") from error
 
     def _reload(self) -> None:
         """Take over what the store has; without a store, what is in memory is all there is."""

@@ -18,6 +18,7 @@ from pkv_agents import (
     Message,
     Pinned,
     StateError,
+    StoreError,
     ToolCall,
     Tracked,
     TrackedState,
@@ -277,5 +278,5 @@ class TestStores:
         made = session.plan([Message("user", "hi")])
         session.commit(made, on_conflict="report")
         assert [notice.code for notice in session.report().notices] == ["store_failed"]
-        with pytest.raises(ConnectionError):
+        with pytest.raises(StoreError, match="the store raised ConnectionError; nothing was saved"):
             session.commit(session.plan([Message("user", "hi")], profile=GENERIC))
