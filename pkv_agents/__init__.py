@@ -6,7 +6,8 @@ Everything public is here; modules are private in layout. Importing this package
 from ._report import SessionReport, TurnRecord
 from ._stored import SessionStore, StoredSession
 from ._walk import snapshot
-from .breakpoints import Breakpoint, plan_breakpoints
+from .breakpoints import Breakpoint, BreakpointPlan, apply_breakpoints, plan_breakpoints
+from .cachekeys import cache_key, shards_for
 from .cachesim import CacheOutcome, CacheRequest, CacheSim, cache_request
 from .diff import Change, diff, fold
 from .errata import DEFAULT_STYLE, ErrataStyle, check_tag, new_tag, render_baseline, render_erratum
@@ -29,6 +30,7 @@ from .errors import (
     StoreError,
     StrictNoticeError,
     TemplateError,
+    ToolError,
     UnknownKeyError,
     UnsupportedModelError,
 )
@@ -40,12 +42,24 @@ from .messages import Message, Part, Role, ToolCall
 from .notices import Notice
 from .patch import REMOVE, apply_patch
 from .planning import commit, plan
-from .profiles import ANTHROPIC, ANTHROPIC_MID_SYSTEM, GENERIC, LOCAL, OPENAI, OPENAI_5_6, Profile, profile_for
+from .profiles import (
+    ANTHROPIC,
+    ANTHROPIC_MID_SYSTEM,
+    GENERIC,
+    LOCAL,
+    OPENAI,
+    OPENAI_5_6,
+    Profile,
+    Ttl,
+    minimum_notice,
+    profile_for,
+)
 from .session import AgentSession
 from .snapshots import LeafMeta, Snapshot
 from .state import TrackedState
 from .stores import MemoryStore, SQLiteStore
-from .tokens import estimate_tokens
+from .tokens import TokenCounter, Tokenizer, estimate_message_tokens, estimate_tokens, token_counter
+from .tools import ToolSpec, canonical_tool, order_tools, sorted_arguments, tool_json
 from .turnplan import DEFAULT_POLICY, Insertion, RebasePolicy, TurnPlan
 from .usage import Usage, normalise_usage
 from .wire import append_text, wire
@@ -57,6 +71,7 @@ __all__ = [
     "AgentSession",
     "Anchor",
     "Breakpoint",
+    "BreakpointPlan",
     "CacheOutcome",
     "CacheRequest",
     "CacheSim",
@@ -108,9 +123,14 @@ __all__ = [
     "StoredSession",
     "StrictNoticeError",
     "TemplateError",
+    "TokenCounter",
+    "Tokenizer",
     "ToolCall",
+    "ToolError",
+    "ToolSpec",
     "Tracked",
     "TrackedState",
+    "Ttl",
     "TurnPlan",
     "TurnRecord",
     "UnknownKeyError",
@@ -119,22 +139,32 @@ __all__ = [
     "Usage",
     "Volatile",
     "append_text",
+    "apply_breakpoints",
     "apply_patch",
+    "cache_key",
     "cache_request",
+    "canonical_tool",
     "chain",
     "check_tag",
     "commit",
     "diff",
+    "estimate_message_tokens",
     "estimate_tokens",
     "fold",
+    "minimum_notice",
     "neutralise",
     "new_tag",
     "normalise_usage",
+    "order_tools",
     "plan",
     "plan_breakpoints",
     "profile_for",
     "render_baseline",
     "render_erratum",
+    "shards_for",
     "snapshot",
+    "sorted_arguments",
+    "token_counter",
+    "tool_json",
     "wire",
 ]

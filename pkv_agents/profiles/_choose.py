@@ -21,7 +21,7 @@ def profile_for(
     Args:
         provider: `openai`, `openai_responses`, `azure`, `azure_responses`, `anthropic`, `bedrock` (the Converse API),
             `bedrock_messages`, `vertex`, `gemini`, `gemini_explicit`, `deepseek`, `openrouter`, `vllm`, `sglang`,
-            `llama.cpp`, `ollama`, `local`, or anything else.
+            `llama.cpp`, `ollama`, `local`, `openai_compatible`, or anything else.
         model: The model's name as the provider spells it.
         overrides: Fields of the profile that you know better, by name.
 

@@ -80,7 +80,7 @@ _PATTERNS = tuple(
     (re.compile(rf"(?:{pattern})(?!\d|-\d\d?(?!\d))" if pattern.startswith("claude") else pattern), facts)
     for pattern, facts in _FAMILIES
 )
-# `us.anthropic.`, `anthropic/`, `models/`, `publishers/google/models/`, `accounts/.../models/`: whose it is, not what it is.
+# Whose it is, not what it is: `us.anthropic.`, `anthropic/`, `models/`, `publishers/google/models/`, an ARN.
 _OWNER = re.compile(r"^(?:.*/)?(?:(?:[a-z]{2,6}(?:-gov)?\.)?(?:anthropic|amazon|deepseek)\.)?")
 _POINT = re.compile(r"(?<=\d)\.(?=\d)")  # some spell `claude-opus-4.8`
 

@@ -116,8 +116,8 @@ _DEEPSEEK = Profile(
     source="https://api-docs.deepseek.com/guides/kv_cache",
 )
 
-# OpenRouter: the request has OpenAI's form; what becomes of a late system message depends on who serves it. A session id
-# keeps a conversation at one provider. Markers are translated.
+# OpenRouter: the request has OpenAI's form; what becomes of a late system message depends on who serves it. A session
+# id keeps a conversation at one provider. Markers are translated.
 _ROUTER_SOURCE = "https://openrouter.ai/docs/guides/best-practices/prompt-caching"
 
 
@@ -175,7 +175,7 @@ _RESPONSES = Transport(
     {kind: replace(profile, tool_changes="additional_tools") for kind, profile in _OPENAI_CHAT.by_kind.items()}
 )
 _MESSAGES = Transport({LATE_SYSTEM: ANTHROPIC_MID_SYSTEM, CLAUDE: ANTHROPIC}, ANTHROPIC)
-# Claude on Google Cloud and on Bedrock's own Messages API: mid-conversation system messages, but no beta of tool changes.
+# Claude on Google Cloud, and on Bedrock by the Messages API: late system messages, but no word of late tools.
 _CLOUD_CLAUDE = {LATE_SYSTEM: replace(ANTHROPIC_MID_SYSTEM, tool_changes=None), CLAUDE: ANTHROPIC}
 
 TRANSPORTS: Mapping[str, Transport] = {
@@ -191,6 +191,7 @@ TRANSPORTS: Mapping[str, Transport] = {
     "local": _server(LOCAL),
     "ollama": _server(_OLLAMA),
     "openai": _OPENAI_CHAT,
+    "openai_compatible": Transport({}),  # somebody's server: nothing is known until its profile is given
     "openai_responses": _RESPONSES,
     "openrouter": Transport(
         {
