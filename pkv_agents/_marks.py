@@ -81,7 +81,7 @@ def with_markers(message: Message, wanted: Mapping[int, Ttl], shape: MarkerShape
         if index not in wanted or shape is None:
             parts.append(_bare(part))
         elif shape in part and _ttl(part[shape]) == wanted[index]:
-            parts.append(part)
+            parts.append({**_bare(part), shape: part[shape]})
         else:
             parts += _marked(_bare(part), wanted[index], shape)
     return message if parts == list(content) else replace(message, content=tuple(parts))

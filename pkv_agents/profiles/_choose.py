@@ -72,6 +72,8 @@ def _merged(profile: Profile, facts: ModelFacts) -> Profile:
         changes["min_cacheable_tokens"] = facts.min_cacheable_tokens
     if facts.cold_after_seconds is not None and profile.cold_after_seconds is not None:
         changes["cold_after_seconds"] = facts.cold_after_seconds
+    if not facts.late_tools:
+        changes["tool_changes"] = None
     return replace(profile, **changes) if changes else profile
 
 

@@ -27,6 +27,7 @@ class ModelFacts:
             goes by the next.
         min_cacheable_tokens: A shorter prefix is not cached.
         cold_after_seconds: After so long without a request its prefixes are certainly gone.
+        late_tools: It takes tools that are added in the middle of a conversation, where its API has a way.
         as_of: When that was true.
         source: Where it is documented.
     """
@@ -34,6 +35,7 @@ class ModelFacts:
     kinds: tuple[str, ...]
     min_cacheable_tokens: int | None = None
     cold_after_seconds: int | None = None
+    late_tools: bool = False
     as_of: str = AS_OF
     source: str = ""
 
@@ -43,11 +45,11 @@ _HOUR, _DAY = 3600, 86400
 
 
 def _claude(minimum: int | None, kinds: tuple[str, ...] = (CLAUDE,)) -> ModelFacts:
-    return ModelFacts(kinds, minimum, source=_ANTHROPIC)
+    return ModelFacts(kinds, minimum, late_tools=kinds == _LATE, source=_ANTHROPIC)
 
 
-def _gpt(cold_after_seconds: int | None, kinds: tuple[str, ...] = (GPT,)) -> ModelFacts:
-    return ModelFacts(kinds, cold_after_seconds=cold_after_seconds, source=_OPENAI)
+def _gpt(cold_after_seconds: int | None, kinds: tuple[str, ...] = (GPT,), *, late_tools: bool = False) -> ModelFacts:
+    return ModelFacts(kinds, cold_after_seconds=cold_after_seconds, late_tools=late_tools, source=_OPENAI)
 
 
 # The first family that matches the name's beginning counts.
@@ -64,10 +66,12 @@ _FAMILIES: tuple[tuple[str, ModelFacts], ...] = (
     (r"claude-3-5-haiku", _claude(2048)),
     (r"gpt-35-", _gpt(_HOUR)),  # how Azure spells GPT-3.5
     # From GPT-5.6 on there is a documented least lifetime, and no longest one.
-    (r"gpt-(?:5\.(?:[6-9]|\d\d)|[6-9]|\d\d)", _gpt(None, (GPT_BREAKPOINTS, GPT))),
+    (r"gpt-(?:5\.(?:[6-9]|\d\d)|[6-9]|\d\d)", _gpt(None, (GPT_BREAKPOINTS, GPT), late_tools=True)),
     # Retention may be extended: up to 24 hours, by default for most organisations, always for GPT-5.5.
-    (r"gpt-(?:5|4\.1)|ft:", _gpt(_DAY)),
+    (r"gpt-(?:5|4\.1)", _gpt(_DAY, late_tools=True)),
+    (r"ft:", _gpt(_DAY)),
     # In memory only: always gone within an hour.
+    (r"o3", _gpt(_HOUR, late_tools=True)),
     (r"gpt-|o\d|chatgpt-", _gpt(_HOUR)),
     # Older lists have 1024 (Flash) and 4096 (Pro) for 2.5.
     (r"gemini-2\.5", ModelFacts((GEMINI,), 2048, source=_GEMINI)),

@@ -181,7 +181,7 @@ _CLOUD_CLAUDE = {LATE_SYSTEM: replace(ANTHROPIC_MID_SYSTEM, tool_changes=None), 
 TRANSPORTS: Mapping[str, Transport] = {
     "anthropic": _MESSAGES,
     "azure": _OPENAI_CHAT,
-    "azure_responses": _RESPONSES,
+    "azure_responses": _OPENAI_CHAT,  # whether it takes late tools is not documented
     "bedrock": Transport({CLAUDE: _CONVERSE_CLAUDE, NOVA: _CONVERSE_NOVA}, _CONVERSE),
     "bedrock_messages": Transport(_CLOUD_CLAUDE, ANTHROPIC),
     "deepseek": Transport({DEEPSEEK: _DEEPSEEK}, _DEEPSEEK, any_model=True),

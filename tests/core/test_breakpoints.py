@@ -269,6 +269,12 @@ def test_r26_after_a_fallback_no_other_providers_keys_go_out() -> None:
     assert apply_breakpoints(talk, plan_breakpoints(talk, GENERIC), GENERIC) == tuple(talk)
 
 
+def test_a_block_with_two_shapes_of_marker_keeps_the_providers_own() -> None:
+    both = {**MARKED, "prompt_cache_breakpoint": {"mode": "explicit"}}
+    talk = [HEAD, Message("user", (both,))]
+    assert apply_breakpoints(talk, plan_breakpoints(talk, ANTHROPIC), ANTHROPIC)[1].content == (MARKED,)
+
+
 @given(st.lists(st.tuples(st.integers(0, 30), st.text("ab ", min_size=1, max_size=20)), min_size=2, max_size=6))
 def test_each_request_reads_all_of_the_one_before_however_much_was_added(turns: list[tuple[int, str]]) -> None:
     for profile in (ANTHROPIC, OPENAI_5_6):

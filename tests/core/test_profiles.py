@@ -88,6 +88,8 @@ def test_markers_keys_and_late_tools() -> None:
     assert profile_for("openrouter", "anthropic/claude-sonnet-5")[0].marker == "cache_control"
     responses = profile_for("openai_responses", "gpt-5.6")[0]
     assert (responses.marker, responses.tool_changes) == ("prompt_cache_breakpoint", "additional_tools")
+    late = [profile_for("openai_responses", model)[0].tool_changes for model in ("o3", "gpt-4.1", "o4-mini", "gpt-4o")]
+    assert late == ["additional_tools", "additional_tools", None, None]
     assert (OPENAI.cache_key, OPENAI.cache_key_rpm, OPENAI.allowed_tools) == ("prompt_cache_key", 15, True)
     assert replace(OPENAI, tool_changes="additional_tools") == profile_for("openai_responses", "gpt-5.2")[0]
 
