@@ -70,9 +70,10 @@ _FAMILIES: tuple[tuple[str, ModelFacts], ...] = (
     # Retention may be extended: up to 24 hours, by default for most organisations, always for GPT-5.5.
     (r"gpt-(?:5|4\.1)", _gpt(_DAY, late_tools=True)),
     (r"ft:", _gpt(_DAY)),
-    # In memory only: always gone within an hour.
+    # In memory only: always gone within an hour. Not gpt-oss: open weights behind somebody's server, whose template
+    # drops a late system message.
     (r"o3", _gpt(_HOUR, late_tools=True)),
-    (r"gpt-|o\d|chatgpt-", _gpt(_HOUR)),
+    (r"gpt-\d|o\d|chatgpt-", _gpt(_HOUR)),
     # Older lists have 1024 (Flash) and 4096 (Pro) for 2.5.
     (r"gemini-2\.5", ModelFacts((GEMINI,), 2048, source=_GEMINI)),
     (r"gemini-[3-9]", ModelFacts((GEMINI,), 4096, source=_GEMINI)),
