@@ -30,6 +30,7 @@ def encode(ledger: Ledger) -> dict[str, object]:
         "last": ledger.last,
         "epochs": [_encode_epoch(epoch) for epoch in ledger.epochs],
         "sent": [_encode_sent(sent) for sent in ledger.sent],
+        "refused": list(ledger.refused),
     }
 
 
@@ -96,6 +97,7 @@ def decode(data: Mapping[str, object]) -> Ledger:
         last=_get(data, "last", str, "ledger"),
         epochs=tuple(epochs),
         sent=tuple(_decode_sent(item, f"sent[{index}]") for index, item in _items(data, "sent", "ledger")),
+        refused=tuple(str(name) for _, name in _items(data, "refused", "ledger")),
     )
 
 

@@ -44,6 +44,7 @@ def commit(ledger: Ledger | None, plan: TurnPlan, *, answer: Message | None = No
         last=plan.id,
         epochs=(*epochs, plan.epoch)[-MAX_EPOCHS:],
         sent=_with_sent(current, sent),
+        refused=current.refused,
     )
 
 
