@@ -3,9 +3,11 @@
 Everything public is here; modules are private in layout. Importing this package imports pydantic and no framework.
 """
 
+from ._rebase import DEFAULT_POLICY, RebasePolicy, RebaseQuote
 from ._report import SessionReport, TurnRecord
 from ._stored import SessionStore, StoredSession
 from ._walk import snapshot
+from .anchors import Anchor
 from .breakpoints import Breakpoint, BreakpointPlan, apply_breakpoints, plan_breakpoints
 from .cachekeys import cache_key, shards_for
 from .cachesim import CacheOutcome, CacheRequest, CacheSim, cache_request
@@ -35,13 +37,15 @@ from .errors import (
     UnsupportedModelError,
 )
 from .escape import neutralise
+from .explain import Explanation, ToldChange, explain
 from .keyed import KeyedList
-from .ledger import LEDGER_VERSION, Anchor, Carrier, Epoch, Erratum, Ledger, chain
+from .ledger import LEDGER_VERSION, Carrier, Epoch, Erratum, Ledger, Sent
 from .markers import Hidden, Pinned, Tracked, Untrusted, Volatile
 from .messages import Message, Part, Role, ToolCall
 from .notices import Notice
 from .patch import REMOVE, apply_patch
-from .planning import commit, plan
+from .planning import plan
+from .predict import Prediction, predict
 from .profiles import (
     ANTHROPIC,
     ANTHROPIC_MID_SYSTEM,
@@ -54,15 +58,17 @@ from .profiles import (
     minimum_notice,
     profile_for,
 )
+from .recording import commit
+from .refusals import refuses_system, system_refused, without_system
 from .session import AgentSession
 from .snapshots import LeafMeta, Snapshot
 from .state import TrackedState
 from .stores import MemoryStore, SQLiteStore
 from .tokens import TokenCounter, Tokenizer, estimate_message_tokens, estimate_tokens, token_counter
 from .tools import ToolSpec, canonical_tool, order_tools, sorted_arguments, tool_json
-from .turnplan import DEFAULT_POLICY, Insertion, RebasePolicy, TurnPlan
+from .turnplan import Insertion, Previous, TurnPlan
 from .usage import Usage, normalise_usage
-from .wire import append_text, wire
+from .wire import append_text, wire, wire_new
 
 __all__ = [
     "ANTHROPIC",
@@ -84,6 +90,7 @@ __all__ = [
     "Epoch",
     "ErrataStyle",
     "Erratum",
+    "Explanation",
     "GENERIC",
     "GrammarError",
     "Hidden",
@@ -106,13 +113,17 @@ __all__ = [
     "Part",
     "Pinned",
     "PkvError",
+    "Prediction",
+    "Previous",
     "Profile",
     "ProfileError",
     "REMOVE",
     "RebasePolicy",
+    "RebaseQuote",
     "Role",
     "SQLiteStore",
     "SchemaError",
+    "Sent",
     "SessionError",
     "SessionReport",
     "SessionStore",
@@ -125,6 +136,7 @@ __all__ = [
     "TemplateError",
     "TokenCounter",
     "Tokenizer",
+    "ToldChange",
     "ToolCall",
     "ToolError",
     "ToolSpec",
@@ -144,12 +156,12 @@ __all__ = [
     "cache_key",
     "cache_request",
     "canonical_tool",
-    "chain",
     "check_tag",
     "commit",
     "diff",
     "estimate_message_tokens",
     "estimate_tokens",
+    "explain",
     "fold",
     "minimum_notice",
     "neutralise",
@@ -158,13 +170,18 @@ __all__ = [
     "order_tools",
     "plan",
     "plan_breakpoints",
+    "predict",
     "profile_for",
+    "refuses_system",
     "render_baseline",
     "render_erratum",
     "shards_for",
     "snapshot",
     "sorted_arguments",
+    "system_refused",
     "token_counter",
     "tool_json",
     "wire",
+    "wire_new",
+    "without_system",
 ]

@@ -52,6 +52,15 @@ def model_profile(model: BaseChatModel) -> tuple[Profile, tuple[Notice, ...]]:
     return profile, notices
 
 
+def model_name(model: BaseChatModel) -> str:
+    """Whose cache a model's requests fill: provider and name; empty for one that says neither."""
+    inner = getattr(model, "inner", None)
+    if isinstance(inner, BaseChatModel):
+        return model_name(inner)
+    params = cast("Mapping[str, Any]", model._get_ls_params())  # pyright: ignore[reportPrivateUsage]  # delegated by wrappers
+    return "/".join(str(params[name]) for name in ("ls_provider", "ls_model_name") if params.get(name))
+
+
 def _provider_at(model: BaseChatModel, provider: str) -> str:
     """Who answers: the provider whose class it is, unless the class was given another's address."""
     base = getattr(model, "openai_api_base", None)
