@@ -51,7 +51,7 @@ async def test_a_wrapped_model_goes_round_it_too(how: str) -> None:
     llm = with_state(model, session)
     history: list[BaseMessage] = []
     for status in ("in transit", "delivered", "lost"):
-        session.state.orders["K417"].status = status
+        session.update({"orders[K417].status": status})
         history.append(HumanMessage("go"))
         if how == "invoke":
             answer = llm.invoke(history).text

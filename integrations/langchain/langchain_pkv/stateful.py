@@ -4,8 +4,7 @@ The caller owns the history and passes all of it with each call, as ever. The se
 was told; it plans each request, and it is committed only after the call has succeeded: after the last chunk, when the
 call streams. A stream that is given up leaves the erratum pending.
 
-The session is always explicit: one `AgentSession`, or a resolver that picks one by the run's config. There is no
-default to share by accident.
+The session is always explicit: an `AgentSession`, or a resolver by the run's config; none is shared by accident.
 """
 
 from __future__ import annotations
