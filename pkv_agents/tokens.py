@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from .cachesim import Encode, characters
 from .messages import Message
 
 ESTIMATE = "estimate: characters / 4"
@@ -45,16 +46,16 @@ class TokenCounter:
     Attributes:
         method: How it counts, for reports: `tiktoken o200k_base`, `estimate: characters / 4`, ...
         exact: The model itself counts like this.
-        counts: The number of tokens of a text.
+        encode: The tokens of a text, or what stands for them in an estimate; `CacheSim` and `predict` take it, too.
     """
 
     method: str
     exact: bool
-    counts: Callable[[str], int]
+    encode: Encode
 
     def count(self, text: str) -> int:
         """How many tokens a text has."""
-        return self.counts(text)
+        return len(self.encode(text))
 
 
 def token_counter(model: str = "", tokenizer: Tokenizer | None = None) -> TokenCounter:
@@ -74,14 +75,14 @@ def token_counter(model: str = "", tokenizer: Tokenizer | None = None) -> TokenC
     if tokenizer is not None:
         own = tokenizer
         name = type(own).__name__
-        return TokenCounter(f"tokenizer {name}", True, lambda text: len(own.encode(text, add_special_tokens=False)))
+        return TokenCounter(f"tokenizer {name}", True, lambda text: own.encode(text, add_special_tokens=False))
     encoding = _encoding_name(model)
     name, exact = encoding or _DEFAULT_ENCODING, encoding is not None
-    if (counts := _by_tiktoken(name)) is not None:
-        return TokenCounter(f"tiktoken {name}", exact, counts)
-    if (counts := _by_bpe_openai(name)) is not None:
-        return TokenCounter(f"bpe-openai {name}", exact, counts)
-    return TokenCounter(ESTIMATE, False, estimate_tokens)
+    if (encode := _by_tiktoken(name)) is not None:
+        return TokenCounter(f"tiktoken {name}", exact, encode)
+    if (encode := _by_bpe_openai(name)) is not None:
+        return TokenCounter(f"bpe-openai {name}", exact, encode)
+    return TokenCounter(ESTIMATE, False, characters)
 
 
 def estimate_tokens(text: str) -> int:
@@ -110,7 +111,7 @@ def _encoding_name(model: str) -> str | None:
     return "o200k_base" if name == "o200k_harmony" else name
 
 
-def _by_tiktoken(name: str) -> Callable[[str], int] | None:
+def _by_tiktoken(name: str) -> Encode | None:
     if not _is_cached(name):
         return None
     try:
@@ -122,8 +123,7 @@ def _by_tiktoken(name: str) -> Callable[[str], int] | None:
         return None
     if not set(_VOCABULARIES[name]) <= set(ENCODING_CONSTRUCTORS[name].__code__.co_consts):
         return None  # a tiktoken that has its vocabularies from elsewhere would fetch this one anew
-    encoding = get_encoding(name)
-    return lambda text: len(encoding.encode_ordinary(text))
+    return get_encoding(name).encode_ordinary
 
 
 def _is_cached(name: str) -> bool:
@@ -152,7 +152,7 @@ def _has_hash(file: Path, modified: int, sha256: str) -> bool:
         return False
 
 
-def _by_bpe_openai(name: str) -> Callable[[str], int] | None:
+def _by_bpe_openai(name: str) -> Encode | None:
     try:
         import bpe_openai  # pyright: ignore[reportMissingImports]  # optional, not declared
     except ModuleNotFoundError as exc:
@@ -160,10 +160,9 @@ def _by_bpe_openai(name: str) -> Callable[[str], int] | None:
             raise
         return None
     try:
-        encoding = cast(Any, bpe_openai).get_encoding(name)
+        return cast(Any, bpe_openai).get_encoding(name).encode_ordinary
     except KeyError:  # a vocabulary that it does not have
         return None
-    return lambda text: len(encoding.encode_ordinary(text))
 
 
 def _is_missing(exc: ModuleNotFoundError, package: str) -> bool:
