@@ -14,6 +14,8 @@ The codes of the core:
 | `erratum_waits` | there is no legal place for the erratum in this request |
 | `unknown_model` | no profile is known for the model, the cautious one is used |
 | `commit_conflict` | another turn was recorded first; this one is told again on the next |
+| `template_moves_prefix` | a model's chat template moves the prefix; `path` is the code of the finding |
+| `template_loses_text` | a model's chat template loses or refuses text; `path` is the code of the finding |
 | `store_failed` | the session could not be saved; it goes on in memory |
 """
 
