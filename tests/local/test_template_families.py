@@ -21,7 +21,9 @@ from pkv_agents.local.turns import Turn, to_turns
 from pkv_agents.local.verdicts import verdict_key
 from pkv_agents.messages import Message
 from pkv_agents.profiles import LOCAL, profile_for
-from tests.local.families import BEFORE_ASSISTANT, FAMILIES, LLAMA_3_1, QWEN_3, SMOLLM2, Family
+from tests.local.families import BEFORE_ASSISTANT, FAMILIES, Family
+from tests.local.texts_plain import LLAMA_3_1, SMOLLM2
+from tests.local.texts_thinking import QWEN_3
 from tests.local.tiny import tiny_tokenizer
 
 NAMES = sorted(FAMILIES)
