@@ -8,6 +8,7 @@ from ._stored import SessionStore, StoredSession
 from ._walk import snapshot
 from .breakpoints import Breakpoint, plan_breakpoints
 from .cachesim import CacheOutcome, CacheRequest, CacheSim, cache_request
+from .cost import Cost, cost_of, total_cost
 from .diff import Change, diff, fold
 from .errata import DEFAULT_STYLE, ErrataStyle, check_tag, new_tag, render_baseline, render_erratum
 from .errors import (
@@ -21,6 +22,7 @@ from .errors import (
     ModelError,
     OptionsError,
     PkvError,
+    PriceError,
     ProfileError,
     SchemaError,
     SessionError,
@@ -40,6 +42,7 @@ from .messages import Message, Part, Role, ToolCall
 from .notices import Notice
 from .patch import REMOVE, apply_patch
 from .planning import commit, plan
+from .prices import DEFAULT_PRICES, Price, PriceRow, PriceTable, model_family
 from .profiles import ANTHROPIC, ANTHROPIC_MID_SYSTEM, GENERIC, LOCAL, OPENAI, OPENAI_5_6, Profile, profile_for
 from .session import AgentSession
 from .snapshots import LeafMeta, Snapshot
@@ -47,7 +50,7 @@ from .state import TrackedState
 from .stores import MemoryStore, SQLiteStore
 from .tokens import estimate_tokens
 from .turnplan import DEFAULT_POLICY, Insertion, RebasePolicy, TurnPlan
-from .usage import Usage, normalise_usage
+from .usage import Usage, merge_stream_usage, normalise_usage
 from .wire import append_text, wire
 
 __all__ = [
@@ -64,7 +67,9 @@ __all__ = [
     "Change",
     "ConflictError",
     "ContextLengthError",
+    "Cost",
     "DEFAULT_POLICY",
+    "DEFAULT_PRICES",
     "DEFAULT_STYLE",
     "Epoch",
     "ErrataStyle",
@@ -91,6 +96,10 @@ __all__ = [
     "Part",
     "Pinned",
     "PkvError",
+    "Price",
+    "PriceError",
+    "PriceRow",
+    "PriceTable",
     "Profile",
     "ProfileError",
     "REMOVE",
@@ -124,9 +133,12 @@ __all__ = [
     "chain",
     "check_tag",
     "commit",
+    "cost_of",
     "diff",
     "estimate_tokens",
     "fold",
+    "merge_stream_usage",
+    "model_family",
     "neutralise",
     "new_tag",
     "normalise_usage",
@@ -136,5 +148,6 @@ __all__ = [
     "render_baseline",
     "render_erratum",
     "snapshot",
+    "total_cost",
     "wire",
 ]
