@@ -3,9 +3,11 @@
 Everything public is here; modules are private in layout. Importing this package imports pydantic and no framework.
 """
 
+from ._rebase import DEFAULT_POLICY, RebasePolicy, RebaseQuote
 from ._report import SessionReport, TurnRecord
 from ._stored import SessionStore, StoredSession
 from ._walk import snapshot
+from .anchors import Anchor
 from .breakpoints import Breakpoint, plan_breakpoints
 from .cachesim import CacheOutcome, CacheRequest, CacheSim, cache_request
 from .cost import Cost, cost_of, total_cost
@@ -35,23 +37,27 @@ from .errors import (
     UnsupportedModelError,
 )
 from .escape import neutralise
+from .explain import Explanation, ToldChange, explain
 from .keyed import KeyedList
-from .ledger import LEDGER_VERSION, Anchor, Carrier, Epoch, Erratum, Ledger, chain
+from .ledger import LEDGER_VERSION, Carrier, Epoch, Erratum, Ledger, Sent
 from .markers import Hidden, Pinned, Tracked, Untrusted, Volatile
 from .messages import Message, Part, Role, ToolCall
 from .notices import Notice
 from .patch import REMOVE, apply_patch
-from .planning import commit, plan
+from .planning import plan
+from .predict import Prediction, predict
 from .prices import DEFAULT_PRICES, Price, PriceRow, PriceTable, model_family
 from .profiles import ANTHROPIC, ANTHROPIC_MID_SYSTEM, GENERIC, LOCAL, OPENAI, OPENAI_5_6, Profile, profile_for
+from .recording import commit
+from .refusals import refuses_system, system_refused, without_system
 from .session import AgentSession
 from .snapshots import LeafMeta, Snapshot
 from .state import TrackedState
 from .stores import MemoryStore, SQLiteStore
 from .tokens import estimate_tokens
-from .turnplan import DEFAULT_POLICY, Insertion, RebasePolicy, TurnPlan
+from .turnplan import Insertion, Previous, TurnPlan
 from .usage import Usage, merge_stream_usage, normalise_usage
-from .wire import append_text, wire
+from .wire import append_text, wire, wire_new
 
 __all__ = [
     "ANTHROPIC",
@@ -74,6 +80,7 @@ __all__ = [
     "Epoch",
     "ErrataStyle",
     "Erratum",
+    "Explanation",
     "GENERIC",
     "GrammarError",
     "Hidden",
@@ -96,6 +103,8 @@ __all__ = [
     "Part",
     "Pinned",
     "PkvError",
+    "Prediction",
+    "Previous",
     "Price",
     "PriceError",
     "PriceRow",
@@ -104,9 +113,11 @@ __all__ = [
     "ProfileError",
     "REMOVE",
     "RebasePolicy",
+    "RebaseQuote",
     "Role",
     "SQLiteStore",
     "SchemaError",
+    "Sent",
     "SessionError",
     "SessionReport",
     "SessionStore",
@@ -117,6 +128,7 @@ __all__ = [
     "StoredSession",
     "StrictNoticeError",
     "TemplateError",
+    "ToldChange",
     "ToolCall",
     "Tracked",
     "TrackedState",
@@ -130,12 +142,12 @@ __all__ = [
     "append_text",
     "apply_patch",
     "cache_request",
-    "chain",
     "check_tag",
     "commit",
     "cost_of",
     "diff",
     "estimate_tokens",
+    "explain",
     "fold",
     "merge_stream_usage",
     "model_family",
@@ -144,10 +156,15 @@ __all__ = [
     "normalise_usage",
     "plan",
     "plan_breakpoints",
+    "predict",
     "profile_for",
+    "refuses_system",
     "render_baseline",
     "render_erratum",
     "snapshot",
+    "system_refused",
     "total_cost",
     "wire",
+    "wire_new",
+    "without_system",
 ]
