@@ -8,7 +8,8 @@ from ._report import SessionReport, TurnRecord
 from ._stored import SessionStore, StoredSession
 from ._walk import snapshot
 from .anchors import Anchor
-from .breakpoints import Breakpoint, plan_breakpoints
+from .breakpoints import Breakpoint, BreakpointPlan, apply_breakpoints, plan_breakpoints
+from .cachekeys import cache_key, shards_for
 from .cachesim import CacheOutcome, CacheRequest, CacheSim, cache_request
 from .cost import Cost, cost_of, total_cost
 from .diff import Change, diff, fold
@@ -33,6 +34,7 @@ from .errors import (
     StoreError,
     StrictNoticeError,
     TemplateError,
+    ToolError,
     UnknownKeyError,
     UnsupportedModelError,
 )
@@ -47,14 +49,26 @@ from .patch import REMOVE, apply_patch
 from .planning import plan
 from .predict import Prediction, predict
 from .prices import DEFAULT_PRICES, Price, PriceRow, PriceTable, model_family
-from .profiles import ANTHROPIC, ANTHROPIC_MID_SYSTEM, GENERIC, LOCAL, OPENAI, OPENAI_5_6, Profile, profile_for
+from .profiles import (
+    ANTHROPIC,
+    ANTHROPIC_MID_SYSTEM,
+    GENERIC,
+    LOCAL,
+    OPENAI,
+    OPENAI_5_6,
+    Profile,
+    Ttl,
+    minimum_notice,
+    profile_for,
+)
 from .recording import commit
 from .refusals import refuses_system, system_refused, without_system
 from .session import AgentSession
 from .snapshots import LeafMeta, Snapshot
 from .state import TrackedState
 from .stores import MemoryStore, SQLiteStore
-from .tokens import estimate_tokens
+from .tokens import TokenCounter, Tokenizer, estimate_message_tokens, estimate_tokens, token_counter
+from .tools import ToolSpec, canonical_tool, order_tools, sorted_arguments, tool_json
 from .turnplan import Insertion, Previous, TurnPlan
 from .usage import Usage, merge_stream_usage, normalise_usage
 from .wire import append_text, wire, wire_new
@@ -66,6 +80,7 @@ __all__ = [
     "AgentSession",
     "Anchor",
     "Breakpoint",
+    "BreakpointPlan",
     "CacheOutcome",
     "CacheRequest",
     "CacheSim",
@@ -128,10 +143,15 @@ __all__ = [
     "StoredSession",
     "StrictNoticeError",
     "TemplateError",
+    "TokenCounter",
+    "Tokenizer",
     "ToldChange",
     "ToolCall",
+    "ToolError",
+    "ToolSpec",
     "Tracked",
     "TrackedState",
+    "Ttl",
     "TurnPlan",
     "TurnRecord",
     "UnknownKeyError",
@@ -140,20 +160,26 @@ __all__ = [
     "Usage",
     "Volatile",
     "append_text",
+    "apply_breakpoints",
     "apply_patch",
+    "cache_key",
     "cache_request",
+    "canonical_tool",
     "check_tag",
     "commit",
     "cost_of",
     "diff",
+    "estimate_message_tokens",
     "estimate_tokens",
     "explain",
     "fold",
     "merge_stream_usage",
+    "minimum_notice",
     "model_family",
     "neutralise",
     "new_tag",
     "normalise_usage",
+    "order_tools",
     "plan",
     "plan_breakpoints",
     "predict",
@@ -161,8 +187,12 @@ __all__ = [
     "refuses_system",
     "render_baseline",
     "render_erratum",
+    "shards_for",
     "snapshot",
+    "sorted_arguments",
     "system_refused",
+    "token_counter",
+    "tool_json",
     "total_cost",
     "wire",
     "wire_new",
