@@ -11,6 +11,7 @@ from .anchors import Anchor
 from .breakpoints import Breakpoint, BreakpointPlan, apply_breakpoints, plan_breakpoints
 from .cachekeys import cache_key, shards_for
 from .cachesim import CacheOutcome, CacheRequest, CacheSim, cache_request
+from .cost import Cost, cost_of, total_cost
 from .diff import Change, diff, fold
 from .errata import DEFAULT_STYLE, ErrataStyle, check_tag, new_tag, render_baseline, render_erratum
 from .errors import (
@@ -24,6 +25,7 @@ from .errors import (
     ModelError,
     OptionsError,
     PkvError,
+    PriceError,
     ProfileError,
     SchemaError,
     SessionError,
@@ -46,6 +48,7 @@ from .notices import Notice
 from .patch import REMOVE, apply_patch
 from .planning import plan
 from .predict import Prediction, predict
+from .prices import DEFAULT_PRICES, Price, PriceRow, PriceTable, model_family
 from .profiles import (
     ANTHROPIC,
     ANTHROPIC_MID_SYSTEM,
@@ -67,7 +70,7 @@ from .stores import MemoryStore, SQLiteStore
 from .tokens import TokenCounter, Tokenizer, estimate_message_tokens, estimate_tokens, token_counter
 from .tools import ToolSpec, canonical_tool, order_tools, sorted_arguments, tool_json
 from .turnplan import Insertion, Previous, TurnPlan
-from .usage import Usage, normalise_usage
+from .usage import Usage, merge_stream_usage, normalise_usage
 from .wire import append_text, wire, wire_new
 
 __all__ = [
@@ -85,7 +88,9 @@ __all__ = [
     "Change",
     "ConflictError",
     "ContextLengthError",
+    "Cost",
     "DEFAULT_POLICY",
+    "DEFAULT_PRICES",
     "DEFAULT_STYLE",
     "Epoch",
     "ErrataStyle",
@@ -115,6 +120,10 @@ __all__ = [
     "PkvError",
     "Prediction",
     "Previous",
+    "Price",
+    "PriceError",
+    "PriceRow",
+    "PriceTable",
     "Profile",
     "ProfileError",
     "REMOVE",
@@ -158,12 +167,15 @@ __all__ = [
     "canonical_tool",
     "check_tag",
     "commit",
+    "cost_of",
     "diff",
     "estimate_message_tokens",
     "estimate_tokens",
     "explain",
     "fold",
+    "merge_stream_usage",
     "minimum_notice",
+    "model_family",
     "neutralise",
     "new_tag",
     "normalise_usage",
@@ -181,6 +193,7 @@ __all__ = [
     "system_refused",
     "token_counter",
     "tool_json",
+    "total_cost",
     "wire",
     "wire_new",
     "without_system",

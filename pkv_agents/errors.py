@@ -9,6 +9,7 @@
     |   `-- ConflictError                 somebody else recorded a turn in between
     |-- LedgerError                       a ledger that cannot be read: damaged, or of a newer version
     |-- ProfileError                      a provider profile that contradicts itself
+    |-- PriceError (ValueError)           a price or a price table that does not fit
     |-- StoreError                        a session store that failed
     |-- MessageError (ValueError)         a message that no provider would accept
     |-- ToolError (ValueError)            a tool spec that no provider would accept
@@ -75,6 +76,10 @@ class LedgerError(PkvError):
 
 class ProfileError(PkvError):
     """A provider profile that contradicts itself."""
+
+
+class PriceError(PkvError, ValueError):
+    """A price or a price table that does not fit; the message names row, field and the mend."""
 
 
 class StoreError(PkvError):
