@@ -8,11 +8,13 @@ from ._stored import SessionStore, StoredSession
 from ._walk import snapshot
 from .breakpoints import Breakpoint, plan_breakpoints
 from .cachesim import CacheOutcome, CacheRequest, CacheSim, cache_request
+from .conformance import STORE_CHECKS, check_store
 from .diff import Change, diff, fold
 from .errata import DEFAULT_STYLE, ErrataStyle, check_tag, new_tag, render_baseline, render_erratum
 from .errors import (
     AdapterError,
     ConflictError,
+    ConformanceError,
     ContextLengthError,
     GrammarError,
     LedgerError,
@@ -44,7 +46,19 @@ from .profiles import ANTHROPIC, ANTHROPIC_MID_SYSTEM, GENERIC, LOCAL, OPENAI, O
 from .session import AgentSession
 from .snapshots import LeafMeta, Snapshot
 from .state import TrackedState
-from .stores import MemoryStore, SQLiteStore
+from .stores import (
+    LangGraphStore,
+    MemoryStore,
+    PostgresStore,
+    RedisStore,
+    SessionInfo,
+    SQLiteStore,
+    delete_session,
+    export_session,
+    import_session,
+    list_sessions,
+    reset_session,
+)
 from .tokens import estimate_tokens
 from .turnplan import DEFAULT_POLICY, Insertion, RebasePolicy, TurnPlan
 from .usage import Usage, normalise_usage
@@ -63,6 +77,7 @@ __all__ = [
     "Carrier",
     "Change",
     "ConflictError",
+    "ConformanceError",
     "ContextLengthError",
     "DEFAULT_POLICY",
     "DEFAULT_STYLE",
@@ -76,6 +91,7 @@ __all__ = [
     "KeyedList",
     "LEDGER_VERSION",
     "LOCAL",
+    "LangGraphStore",
     "LeafMeta",
     "Ledger",
     "LedgerError",
@@ -91,14 +107,18 @@ __all__ = [
     "Part",
     "Pinned",
     "PkvError",
+    "PostgresStore",
     "Profile",
     "ProfileError",
     "REMOVE",
     "RebasePolicy",
+    "RedisStore",
     "Role",
     "SQLiteStore",
+    "STORE_CHECKS",
     "SchemaError",
     "SessionError",
+    "SessionInfo",
     "SessionReport",
     "SessionStore",
     "SlabError",
@@ -122,11 +142,16 @@ __all__ = [
     "apply_patch",
     "cache_request",
     "chain",
+    "check_store",
     "check_tag",
     "commit",
+    "delete_session",
     "diff",
     "estimate_tokens",
+    "export_session",
     "fold",
+    "import_session",
+    "list_sessions",
     "neutralise",
     "new_tag",
     "normalise_usage",
@@ -135,6 +160,7 @@ __all__ = [
     "profile_for",
     "render_baseline",
     "render_erratum",
+    "reset_session",
     "snapshot",
     "wire",
 ]

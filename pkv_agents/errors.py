@@ -10,6 +10,7 @@
     |-- LedgerError                       a ledger that cannot be read: damaged, or of a newer version
     |-- ProfileError                      a provider profile that contradicts itself
     |-- StoreError                        a session store that failed
+    |-- ConformanceError (AssertionError) a store that does not do what sessions rely on
     |-- MessageError (ValueError)         a message that no provider would accept
     |-- ModelError                        local models
     |   |-- UnsupportedModelError         an architecture or cache whose KV cannot be handled exactly
@@ -78,6 +79,10 @@ class ProfileError(PkvError):
 
 class StoreError(PkvError):
     """A session store that failed."""
+
+
+class ConformanceError(PkvError, AssertionError):
+    """A session store that does not do what sessions rely on; the message names the check and what was seen."""
 
 
 class MessageError(PkvError, ValueError):
