@@ -3,9 +3,11 @@
 Everything public is here; modules are private in layout. Importing this package imports pydantic and no framework.
 """
 
+from ._rebase import DEFAULT_POLICY, RebasePolicy, RebaseQuote
 from ._report import SessionReport, TurnRecord
 from ._stored import SessionStore, StoredSession
 from ._walk import snapshot
+from .anchors import Anchor
 from .breakpoints import Breakpoint, plan_breakpoints
 from .cachesim import CacheOutcome, CacheRequest, CacheSim, cache_request
 from .conformance import STORE_CHECKS, check_store
@@ -35,14 +37,18 @@ from .errors import (
     UnsupportedModelError,
 )
 from .escape import neutralise
+from .explain import Explanation, ToldChange, explain
 from .keyed import KeyedList
-from .ledger import LEDGER_VERSION, Anchor, Carrier, Epoch, Erratum, Ledger, chain
+from .ledger import LEDGER_VERSION, Carrier, Epoch, Erratum, Ledger, Sent
 from .markers import Hidden, Pinned, Tracked, Untrusted, Volatile
 from .messages import Message, Part, Role, ToolCall
 from .notices import Notice
 from .patch import REMOVE, apply_patch
-from .planning import commit, plan
+from .planning import plan
+from .predict import Prediction, predict
 from .profiles import ANTHROPIC, ANTHROPIC_MID_SYSTEM, GENERIC, LOCAL, OPENAI, OPENAI_5_6, Profile, profile_for
+from .recording import commit
+from .refusals import refuses_system, system_refused, without_system
 from .session import AgentSession
 from .snapshots import LeafMeta, Snapshot
 from .state import TrackedState
@@ -60,9 +66,9 @@ from .stores import (
     reset_session,
 )
 from .tokens import estimate_tokens
-from .turnplan import DEFAULT_POLICY, Insertion, RebasePolicy, TurnPlan
+from .turnplan import Insertion, Previous, TurnPlan
 from .usage import Usage, normalise_usage
-from .wire import append_text, wire
+from .wire import append_text, wire, wire_new
 
 __all__ = [
     "ANTHROPIC",
@@ -84,6 +90,7 @@ __all__ = [
     "Epoch",
     "ErrataStyle",
     "Erratum",
+    "Explanation",
     "GENERIC",
     "GrammarError",
     "Hidden",
@@ -108,15 +115,19 @@ __all__ = [
     "Pinned",
     "PkvError",
     "PostgresStore",
+    "Prediction",
+    "Previous",
     "Profile",
     "ProfileError",
     "REMOVE",
     "RebasePolicy",
+    "RebaseQuote",
     "RedisStore",
     "Role",
     "SQLiteStore",
     "STORE_CHECKS",
     "SchemaError",
+    "Sent",
     "SessionError",
     "SessionInfo",
     "SessionReport",
@@ -128,6 +139,7 @@ __all__ = [
     "StoredSession",
     "StrictNoticeError",
     "TemplateError",
+    "ToldChange",
     "ToolCall",
     "Tracked",
     "TrackedState",
@@ -141,13 +153,13 @@ __all__ = [
     "append_text",
     "apply_patch",
     "cache_request",
-    "chain",
     "check_store",
     "check_tag",
     "commit",
     "delete_session",
     "diff",
     "estimate_tokens",
+    "explain",
     "export_session",
     "fold",
     "import_session",
@@ -157,10 +169,15 @@ __all__ = [
     "normalise_usage",
     "plan",
     "plan_breakpoints",
+    "predict",
     "profile_for",
+    "refuses_system",
     "render_baseline",
     "render_erratum",
     "reset_session",
     "snapshot",
+    "system_refused",
     "wire",
+    "wire_new",
+    "without_system",
 ]

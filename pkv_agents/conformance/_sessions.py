@@ -95,22 +95,27 @@ def a_conversation_in_turns(make_store: MakeStore, prefix: str) -> None:
 
 
 def two_live_sessions(make_store: MakeStore, prefix: str) -> None:
-    """Of two processes that both planned a turn, the slower one is told, takes over what was recorded, and goes on."""
-    key, tag, messages = f"{prefix}key", new_tag(), list[Message]()
+    """Of two processes that told different things, the slower one is told, takes over what was kept, and goes on."""
+    key, tag, messages = f"{prefix}key", new_tag(), [Message("user", "hello")]
     one = _session(make_store(), key, _Shop(), tag)
     two = _session(make_store(), key, _Shop(), tag)
-    sent = _say(one, messages, 0)
-    messages.append(Message("user", "and now?"))
-    turn = two.plan(messages)
+    slow = two.plan(messages)
+    one.update(TURNS[1][1])
+    turn = one.plan(messages)
+    sent = wire(turn, messages)
+    one.commit(turn)
     try:
-        two.commit(turn)
+        two.commit(slow)
     except ConflictError:
         pass
     else:
-        expect(False, "two processes recorded the same first turn, and neither was told")
+        expect(False, "two processes recorded different first turns, and neither was told")
     expect(two.ledger == one.ledger, "a session that was told of a conflict did not take over what was recorded")
+    messages += [Message("assistant", "hi"), Message("user", "and now?")]
     turn = two.plan(messages)
-    expect(wire(turn, messages)[: len(sent)] == sent, "the other process changed what was sent already")
+    again = wire(turn, messages)
+    expect(again[: len(sent)] == sent, "the other process changed what was sent already")
+    expect("in transit" in "".join(message.text for message in again[len(sent) :]), "its own state was not told")
     two.commit(turn)
     expect(must_load(make_store(), key).version == 2, "the second turn was not recorded once")
 

@@ -141,6 +141,7 @@ def test_what_is_no_export_is_not_imported(change: dict[str, object]) -> None:
 def test_a_reset_tells_everything_anew_and_keeps_the_account() -> None:
     store = MemoryStore()
     old = talked(store)
+    slow = old.plan([*LATER, *HELLO])
     assert reset_session(store, "user-42")
     fresh = make(old.state, store=store)
     assert fresh.ledger is None
@@ -148,7 +149,7 @@ def test_a_reset_tells_everything_anew_and_keeps_the_account() -> None:
     assert turn.erratum is None and '"auto"' in wire(turn, LATER)[0].text
     assert (fresh.usage, fresh.report().total_turns) == (Usage(fresh=7, cache_read=3), 2)
     with pytest.raises(ConflictError):  # whoever still holds the session is told
-        old.commit(old.plan([*LATER, *HELLO]))
+        old.commit(slow)
     old.commit(old.plan(LATER))
     assert [info.turns for info in list_sessions(store)] == [3]
 

@@ -178,11 +178,11 @@ def test_a_store_that_is_forked_in_memory() -> None:
 def test_a_session_goes_on_without_its_store(tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "y.db")
     session = make(store=MemoryStore())
-    session._store = store
+    session._saved.store = store
     store.close()
     turn = session.plan(HELLO)
     with pytest.raises(StoreError):
         session.commit(turn)
     session.commit(turn, on_conflict="report")
     assert session.ledger is not None
-    assert [notice.code for notice in session.report().notices] == ["store_failed"]
+    assert [notice.code for notice in session.report().notices] == ["store_failed", "store_failed"]
