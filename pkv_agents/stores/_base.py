@@ -41,9 +41,9 @@ def key_of(text: str) -> str:
 
 
 def plain(value: object) -> str:
-    """Text that a driver gave back, perhaps as bytes; what we write is ASCII, so its encoding does not matter."""
+    """Text that a driver gave back, perhaps as bytes; what was not written by us need not be legible."""
     if isinstance(value, bytes):
-        return value.decode("ascii", "replace")
+        return value.decode("utf-8", "replace")
     return value if isinstance(value, str) else ""
 
 

@@ -52,10 +52,10 @@ def test_a_ttl_that_is_none(client: Any, ttl: timedelta) -> None:
 
 
 def test_prefixes_are_apart(client: Any) -> None:
-    star, dot = RedisStore(client, "a*"), RedisStore(client, "ab")
-    star.save("x", {}, expected_version=0)
-    dot.save("y", {}, expected_version=0)
-    assert star.keys() == ("x",) and dot.keys() == ("y",)
+    stores = [RedisStore(client, prefix) for prefix in ("a*", "ab", "größe:", "[a-z]", "\\")]
+    for number, store in enumerate(stores):
+        store.save(f"é{number}", {}, expected_version=0)
+    assert [store.keys() for store in stores] == [(f"é{number}",) for number in range(len(stores))]
 
 
 def test_what_is_not_ours_is_kept(client: Any) -> None:
