@@ -8,7 +8,8 @@ from ._report import SessionReport, TurnRecord
 from ._stored import SessionStore, StoredSession
 from ._walk import snapshot
 from .anchors import Anchor
-from .breakpoints import Breakpoint, plan_breakpoints
+from .breakpoints import Breakpoint, BreakpointPlan, apply_breakpoints, plan_breakpoints
+from .cachekeys import cache_key, shards_for
 from .cachesim import CacheOutcome, CacheRequest, CacheSim, cache_request
 from .conformance import STORE_CHECKS, check_store
 from .diff import Change, diff, fold
@@ -33,6 +34,7 @@ from .errors import (
     StoreError,
     StrictNoticeError,
     TemplateError,
+    ToolError,
     UnknownKeyError,
     UnsupportedModelError,
 )
@@ -46,7 +48,18 @@ from .notices import Notice
 from .patch import REMOVE, apply_patch
 from .planning import plan
 from .predict import Prediction, predict
-from .profiles import ANTHROPIC, ANTHROPIC_MID_SYSTEM, GENERIC, LOCAL, OPENAI, OPENAI_5_6, Profile, profile_for
+from .profiles import (
+    ANTHROPIC,
+    ANTHROPIC_MID_SYSTEM,
+    GENERIC,
+    LOCAL,
+    OPENAI,
+    OPENAI_5_6,
+    Profile,
+    Ttl,
+    minimum_notice,
+    profile_for,
+)
 from .recording import commit
 from .refusals import refuses_system, system_refused, without_system
 from .session import AgentSession
@@ -65,7 +78,8 @@ from .stores import (
     list_sessions,
     reset_session,
 )
-from .tokens import estimate_tokens
+from .tokens import TokenCounter, Tokenizer, estimate_message_tokens, estimate_tokens, token_counter
+from .tools import ToolSpec, canonical_tool, order_tools, sorted_arguments, tool_json
 from .turnplan import Insertion, Previous, TurnPlan
 from .usage import Usage, normalise_usage
 from .wire import append_text, wire, wire_new
@@ -77,6 +91,7 @@ __all__ = [
     "AgentSession",
     "Anchor",
     "Breakpoint",
+    "BreakpointPlan",
     "CacheOutcome",
     "CacheRequest",
     "CacheSim",
@@ -139,10 +154,15 @@ __all__ = [
     "StoredSession",
     "StrictNoticeError",
     "TemplateError",
+    "TokenCounter",
+    "Tokenizer",
     "ToldChange",
     "ToolCall",
+    "ToolError",
+    "ToolSpec",
     "Tracked",
     "TrackedState",
+    "Ttl",
     "TurnPlan",
     "TurnRecord",
     "UnknownKeyError",
@@ -151,22 +171,28 @@ __all__ = [
     "Usage",
     "Volatile",
     "append_text",
+    "apply_breakpoints",
     "apply_patch",
+    "cache_key",
     "cache_request",
+    "canonical_tool",
     "check_store",
     "check_tag",
     "commit",
     "delete_session",
     "diff",
+    "estimate_message_tokens",
     "estimate_tokens",
     "explain",
     "export_session",
     "fold",
     "import_session",
     "list_sessions",
+    "minimum_notice",
     "neutralise",
     "new_tag",
     "normalise_usage",
+    "order_tools",
     "plan",
     "plan_breakpoints",
     "predict",
@@ -175,8 +201,12 @@ __all__ = [
     "render_baseline",
     "render_erratum",
     "reset_session",
+    "shards_for",
     "snapshot",
+    "sorted_arguments",
     "system_refused",
+    "token_counter",
+    "tool_json",
     "wire",
     "wire_new",
     "without_system",
