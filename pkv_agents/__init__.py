@@ -11,12 +11,14 @@ from .anchors import Anchor
 from .breakpoints import Breakpoint, BreakpointPlan, apply_breakpoints, plan_breakpoints
 from .cachekeys import cache_key, shards_for
 from .cachesim import CacheOutcome, CacheRequest, CacheSim, cache_request
+from .conformance import STORE_CHECKS, check_store
 from .cost import Cost, cost_of, total_cost
 from .diff import Change, diff, fold
 from .errata import DEFAULT_STYLE, ErrataStyle, check_tag, new_tag, render_baseline, render_erratum
 from .errors import (
     AdapterError,
     ConflictError,
+    ConformanceError,
     ContextLengthError,
     GrammarError,
     LedgerError,
@@ -66,7 +68,19 @@ from .refusals import refuses_system, system_refused, without_system
 from .session import AgentSession
 from .snapshots import LeafMeta, Snapshot
 from .state import TrackedState
-from .stores import MemoryStore, SQLiteStore
+from .stores import (
+    LangGraphStore,
+    MemoryStore,
+    PostgresStore,
+    RedisStore,
+    SessionInfo,
+    SQLiteStore,
+    delete_session,
+    export_session,
+    import_session,
+    list_sessions,
+    reset_session,
+)
 from .tokens import TokenCounter, Tokenizer, estimate_message_tokens, estimate_tokens, token_counter
 from .tools import ToolSpec, canonical_tool, order_tools, sorted_arguments, tool_json
 from .turnplan import Insertion, Previous, TurnPlan
@@ -87,6 +101,7 @@ __all__ = [
     "Carrier",
     "Change",
     "ConflictError",
+    "ConformanceError",
     "ContextLengthError",
     "Cost",
     "DEFAULT_POLICY",
@@ -103,6 +118,7 @@ __all__ = [
     "KeyedList",
     "LEDGER_VERSION",
     "LOCAL",
+    "LangGraphStore",
     "LeafMeta",
     "Ledger",
     "LedgerError",
@@ -118,6 +134,7 @@ __all__ = [
     "Part",
     "Pinned",
     "PkvError",
+    "PostgresStore",
     "Prediction",
     "Previous",
     "Price",
@@ -129,11 +146,14 @@ __all__ = [
     "REMOVE",
     "RebasePolicy",
     "RebaseQuote",
+    "RedisStore",
     "Role",
     "SQLiteStore",
+    "STORE_CHECKS",
     "SchemaError",
     "Sent",
     "SessionError",
+    "SessionInfo",
     "SessionReport",
     "SessionStore",
     "SlabError",
@@ -165,14 +185,19 @@ __all__ = [
     "cache_key",
     "cache_request",
     "canonical_tool",
+    "check_store",
     "check_tag",
     "commit",
     "cost_of",
+    "delete_session",
     "diff",
     "estimate_message_tokens",
     "estimate_tokens",
     "explain",
+    "export_session",
     "fold",
+    "import_session",
+    "list_sessions",
     "merge_stream_usage",
     "minimum_notice",
     "model_family",
@@ -187,6 +212,7 @@ __all__ = [
     "refuses_system",
     "render_baseline",
     "render_erratum",
+    "reset_session",
     "shards_for",
     "snapshot",
     "sorted_arguments",

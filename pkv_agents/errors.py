@@ -11,6 +11,7 @@
     |-- ProfileError                      a provider profile that contradicts itself
     |-- PriceError (ValueError)           a price or a price table that does not fit
     |-- StoreError                        a session store that failed
+    |-- ConformanceError (AssertionError) a store that does not do what sessions rely on
     |-- MessageError (ValueError)         a message that no provider would accept
     |-- ToolError (ValueError)            a tool spec that no provider would accept
     |-- ModelError                        local models
@@ -84,6 +85,10 @@ class PriceError(PkvError, ValueError):
 
 class StoreError(PkvError):
     """A session store that failed."""
+
+
+class ConformanceError(PkvError, AssertionError):
+    """A session store that does not do what sessions rely on; the message names the check and what was seen."""
 
 
 class MessageError(PkvError, ValueError):
