@@ -12,9 +12,14 @@ from pydantic import BaseModel
 from ._scalars import SECRETS, scalar_text, sort_key
 from ._schema import ANYTHING, Node, model_spec
 from .errors import StateError
+from .escape import MAX_CHARACTERS, too_long
 from .keyed import key_text
 from .paths import is_field_name, join_field, join_key
 from .snapshots import PLAIN, LeafMeta, Snapshot
+
+
+MAX_DEPTH = 64
+"""How many containers may stand inside one another. A fixed number: what fits must not hang on the caller's stack."""
 
 
 @dataclass(slots=True)
@@ -23,11 +28,16 @@ class Walk:
 
     leaves: dict[str, str] = field(default_factory=dict[str, str])
     meta: dict[str, LeafMeta] = field(default_factory=dict[str, LeafMeta])
+    hidden: set[str] = field(default_factory=set[str])
+    lists: set[str] = field(default_factory=set[str])
+    depth: int = 0
 
     def model(self, model: BaseModel, path: str, meta: LeafMeta, skip: str | None = None) -> None:
         """Read a model's visible fields; one without any is the leaf `{}`, so that it exists for a reader."""
         spec = model_spec(type(model))
         before = len(self.leaves)
+        if spec.hidden:
+            self.hidden.update(path if spec.is_root else join_field(path, name) for name in spec.hidden)
         for name, node in spec.fields:
             if name != skip:
                 self.value(getattr(model, name), path if spec.is_root else join_field(path, name), node, meta)
@@ -39,6 +49,8 @@ class Walk:
 
     def leaf(self, path: str, text: str, meta: LeafMeta) -> None:
         """Record one leaf."""
+        if len(text) > MAX_CHARACTERS:
+            raise StateError(f"{path} {too_long(len(text))}")
         self.leaves[path] = text
         if meta is not PLAIN:
             self.meta[path] = meta
@@ -52,7 +64,13 @@ class Walk:
             raise StateError(f"{path} ({type(value).__name__}) {error}") from None
         if text is not None:
             self.leaf(path, text, meta)
-        elif isinstance(value, BaseModel):
+            return
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise StateError(
+                f"{_short(path)} contains itself or is nested more than {MAX_DEPTH} deep; keep nested items by id in a dict"
+            )
+        if isinstance(value, BaseModel):
             self.model(value, path, meta)
         elif isinstance(value, (list, tuple)):
             self.sequence(cast("list[Any]", value), path, node, meta)
@@ -61,11 +79,14 @@ class Walk:
         elif isinstance(value, (set, frozenset)):
             texts = [self._member(item, path) for item in cast("set[Any]", value)]
             self.leaf(path, f"[{', '.join(sorted(texts, key=sort_key))}]", _with_items(meta, node))
-        elif not isinstance(value, SECRETS):
+        elif isinstance(value, SECRETS):
+            self.hidden.add(path)
+        else:
             raise StateError(
                 f"{path} holds a {type(value).__name__}, which has no text that a model could read; "
                 "use plain values and models, or mark the field Hidden()"
             )
+        self.depth -= 1
 
     def _member(self, item: Any, path: str) -> str:
         try:
@@ -82,7 +103,7 @@ class Walk:
             self.keyed(values, path, node.key, node.item or ANYTHING, meta)
             return
         item = node.item or ANYTHING
-        inner = Walk()
+        inner = Walk(hidden=self.hidden, lists=self.lists, depth=self.depth)
         for index, value in enumerate(values):
             inner.value(value, f"{path}[{index}]", item, meta)
         # One leaf an item, each at the item's own place, means that all items are scalars.
@@ -90,6 +111,7 @@ class Walk:
         if flat:
             self.leaf(path, f"[{', '.join(inner.leaves.values())}]", _with_items(meta, node))
         else:
+            self.lists.add(path)
             self.leaves.update(inner.leaves)
             self.meta.update(inner.meta)
 
@@ -136,16 +158,18 @@ def _is_container(value: Any) -> bool:
     return isinstance(value, (BaseModel, list, tuple, Mapping, set, frozenset))
 
 
+def _short(path: str) -> str:
+    """The beginning of a path that goes on and on."""
+    return path if len(path) <= 60 else f"{path[:60]}..."
+
+
 def check_value(value: Any, name: str, node: Node) -> None:
     """Read the value of one field for its errors alone.
 
     Raises:
         StateError: It has no text that a model could read.
     """
-    try:
-        Walk().value(value, name, node, PLAIN)
-    except RecursionError:
-        raise StateError(f"{name} holds a value that contains itself or is nested too deeply") from None
+    Walk().value(value, name, node, PLAIN)
 
 
 def snapshot(state: BaseModel) -> Snapshot:
@@ -157,15 +181,13 @@ def snapshot(state: BaseModel) -> Snapshot:
         state: A TrackedState (or any pydantic model).
 
     Returns:
-        The leaves in schema order, with what the markers say about them.
+        The leaves in schema order, with what the markers say about them and the paths of what is hidden.
 
     Raises:
         SchemaError: The class cannot be tracked.
-        StateError: A value has no text (NaN, a lone surrogate, two equal keys, an object); the message names the path.
+        StateError: A value has no text (NaN, a lone surrogate, two equal keys, an object), is longer than a million
+            characters, or is nested too deeply; the message names the path.
     """
     walk = Walk()
-    try:
-        walk.model(state, "", PLAIN)
-    except RecursionError:
-        raise StateError(f"{type(state).__name__} holds a value that contains itself or is nested too deeply") from None
-    return Snapshot(walk.leaves, walk.meta)
+    walk.model(state, "", PLAIN)
+    return Snapshot(walk.leaves, walk.meta, frozenset(walk.hidden), frozenset(walk.lists))

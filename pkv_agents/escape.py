@@ -21,6 +21,9 @@ _CATEGORIES = frozenset({"Cc", "Cf", "Zl", "Zp", "Co"})
 # Mistral's and Llama's [INST], ChatGLM's [gMASK], EXAONE's [|system|]; `[1]` and `[note]` are text.
 _CONTROL_WORD = re.compile(r"\[(/?[A-Z_]+|gMASK|sMASK|control_\d+|\|/?\w+\|?)\]")
 _encode = json.JSONEncoder(ensure_ascii=False).encode
+MAX_CHARACTERS = 1_000_000
+"""The longest text of one value. What is longer fills the window of most models, and escaping it takes seconds."""
+
 _BARE_KEY = re.compile(r"[A-Za-z0-9_.-]+")
 
 # What renders as nothing, as a gap between letters, or on top of one.
@@ -75,6 +78,14 @@ def _unicode_escape(char: str) -> str:
     return json.dumps(char)[1:-1] if ord(char) > 0x7F else f"\\u{ord(char):04x}"
 
 
+def too_long(length: int) -> str:
+    """What to say about a value of so many characters; it goes on after the value's path."""
+    return (
+        f"text has {length:,} characters, and {MAX_CHARACTERS:,} is the most; "
+        "keep it elsewhere, and track a reference or a summary"
+    )
+
+
 def escape_text(text: str) -> str:
     r"""Escape what stands between the quotes of a JSON string.
 
@@ -85,8 +96,10 @@ def escape_text(text: str) -> str:
         ASCII and printable characters as they are; quotes, controls, markup and look-alike control words escaped.
 
     Raises:
-        StateError: The text has a lone surrogate, which no provider accepts.
+        StateError: The text has a lone surrogate, which no provider accepts, or more than a million characters.
     """
+    if len(text) > MAX_CHARACTERS:
+        raise StateError(too_long(len(text)))
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
