@@ -17,7 +17,6 @@ from .keyed import key_text
 from .paths import is_field_name, join_field, join_key
 from .snapshots import PLAIN, LeafMeta, Snapshot
 
-
 MAX_DEPTH = 64
 """How many containers may stand inside one another. A fixed number: what fits must not hang on the caller's stack."""
 
@@ -68,7 +67,8 @@ class Walk:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise StateError(
-                f"{_short(path)} contains itself or is nested more than {MAX_DEPTH} deep; keep nested items by id in a dict"
+                f"{_short(path)} contains itself or is nested more than {MAX_DEPTH} deep; "
+                "hold nested items by id in a dict or keyed list"
             )
         if isinstance(value, BaseModel):
             self.model(value, path, meta)
