@@ -9,7 +9,7 @@ from ._walk import snapshot
 from .breakpoints import Breakpoint, plan_breakpoints
 from .cachesim import CacheOutcome, CacheRequest, CacheSim, cache_request
 from .diff import Change, diff, fold
-from .errata import DEFAULT_STYLE, ErrataStyle, check_tag, new_tag, render_baseline, render_erratum
+from .errata import check_tag, new_tag, render_baseline, render_erratum
 from .errors import (
     AdapterError,
     ConflictError,
@@ -28,6 +28,7 @@ from .errors import (
     StateError,
     StoreError,
     StrictNoticeError,
+    StyleError,
     TemplateError,
     UnknownKeyError,
     UnsupportedModelError,
@@ -45,6 +46,7 @@ from .session import AgentSession
 from .snapshots import LeafMeta, Snapshot
 from .state import TrackedState
 from .stores import MemoryStore, SQLiteStore
+from .styles import CALM_STYLE, DEFAULT_STYLE, PLAIN_STYLE, ErrataStyle
 from .tokens import estimate_tokens
 from .turnplan import DEFAULT_POLICY, Insertion, RebasePolicy, TurnPlan
 from .usage import Usage, normalise_usage
@@ -57,6 +59,7 @@ __all__ = [
     "AgentSession",
     "Anchor",
     "Breakpoint",
+    "CALM_STYLE",
     "CacheOutcome",
     "CacheRequest",
     "CacheSim",
@@ -88,6 +91,7 @@ __all__ = [
     "OPENAI",
     "OPENAI_5_6",
     "OptionsError",
+    "PLAIN_STYLE",
     "Part",
     "Pinned",
     "PkvError",
@@ -107,6 +111,7 @@ __all__ = [
     "StoreError",
     "StoredSession",
     "StrictNoticeError",
+    "StyleError",
     "TemplateError",
     "ToolCall",
     "Tracked",

@@ -62,15 +62,19 @@ def _spelled(word: str) -> str:
     return _INVISIBLE.join(f"[{_SHAPES[letter]}]" for letter in word)
 
 
-_OPENING = "[<\uff1c\ufe64\u2039\u2329\u276c\u276e\u2770\u3008\u27e8]"
+_ANGLE = "[<\uff1c\ufe64\u2039\u2329\u276c\u276e\u2770\u3008\u27e8]"
+_SQUARE = "[\\[\uff3b]"
+_DOUBLE = "[\u27e6\u301a]"
 _DASH = "[-_\u2010-\u2015\u2212\ufe58\ufe63\uff0d\uff3f]"
 # No two runs of the same characters stand beside each other: that would take quadratic time on a long run.
 _LOOKALIKE = re.compile(
-    f"{_OPENING}{_INVISIBLE}(?:(?P<slash>[/\uff0f\u2044\u2215]){_INVISIBLE})?{_spelled('state')}"
+    f"(?:(?P<square>{_SQUARE}{_INVISIBLE}{_SQUARE}|{_DOUBLE})|{_ANGLE}){_INVISIBLE}"
+    f"(?:(?P<slash>[/\uff0f\u2044\u2215]){_INVISIBLE})?{_spelled('state')}"
     f"(?P<update>{_INVISIBLE}(?:{_DASH}{_INVISIBLE})?{_spelled('update')})?(?![A-Za-z0-9])",
     re.IGNORECASE,
 )
-_MAYBE_LOOKALIKE = re.compile(_OPENING)
+_MAYBE_SQUARE = re.compile(f"{_SQUARE}{_INVISIBLE}{_SQUARE}")
+_MAYBE_LOOKALIKE = re.compile(f"{_ANGLE}|{_MAYBE_SQUARE.pattern}|{_DOUBLE}")
 
 
 def _unicode_escape(char: str) -> str:
@@ -111,7 +115,13 @@ def escape_text(text: str) -> str:
         quoted = "".join(_unicode_escape(char) if _is_dangerous(char) else char for char in quoted)
     if "[" in quoted:
         quoted = _CONTROL_WORD.sub(r"\\u005b\1\\u005d", quoted)
+        if _MAYBE_SQUARE.search(quoted):
+            quoted = _LOOKALIKE.sub(_escaped_square, quoted)
     return quoted
+
+
+def _escaped_square(match: re.Match[str]) -> str:
+    return f"{_unicode_escape(match[0][0])}{match[0][1:]}" if match["square"] else match[0]
 
 
 def _is_dangerous(char: str) -> bool:
@@ -132,7 +142,8 @@ def neutralise(text: str) -> str:
     """Take the power out of look-alikes of our tags in text that others wrote.
 
     `<state ...>`, `</state-update>` and their full-width, zero-width-split, spaced and homoglyph variants become
-    `&lt;state ...`. Everything else is untouched, the function is idempotent, and equal text gives equal text.
+    `&lt;state ...`; `[[state ...`, the same in square brackets, becomes `&#91;[state ...`. Both forms are always looked
+    for, whatever the session's style: it may have been another when an erratum was sent. Everything else is untouched, the function is idempotent, and equal text gives equal text.
 
     Args:
         text: What a user, a tool or the model wrote.
@@ -155,12 +166,16 @@ def neutralise_joined(texts: Sequence[str]) -> list[str]:
         As many texts; those in which such a look-alike begins lose its opening character.
     """
     joined = "".join(texts)
-    openings = [match.start() for match in _LOOKALIKE.finditer(joined)] if len(texts) > 1 else []
+    openings = (
+        [(match.start(), "&#91;" if match["square"] else "&lt;") for match in _LOOKALIKE.finditer(joined)]
+        if len(texts) > 1
+        else []
+    )
     made, start = list[str](), 0
     for text in texts:
-        inside = [at - start for at in openings if start <= at < start + len(text)]
-        for at in reversed(inside):
-            text = f"{text[:at]}&lt;{text[at + 1 :]}"
+        inside = [(at - start, harmless) for at, harmless in openings if start <= at < start + len(text)]
+        for at, harmless in reversed(inside):
+            text = f"{text[:at]}{harmless}{text[at + 1 :]}"
         made.append(text)
         start += len(texts[len(made) - 1])
     return made
@@ -168,4 +183,15 @@ def neutralise_joined(texts: Sequence[str]) -> list[str]:
 
 def _harmless(match: re.Match[str]) -> str:
     slash = "/" if match["slash"] else ""
-    return f"&lt;{slash}state{'-update' if match['update'] else ''}"
+    opening = "&#91;[" if match["square"] else "&lt;"
+    return f"{opening}{slash}state{'-update' if match['update'] else ''}"
+
+
+def find_lookalike(text: str) -> bool:
+    """Whether a text holds what could pass for a marker of one of our blocks."""
+    return _LOOKALIKE.search(text) is not None
+
+
+def is_plain_text(text: str) -> bool:
+    """Whether a text has no markup, no invisible character (but line breaks) and no control word."""
+    return not any(_is_dangerous(char) for char in text if char != "\n") and _CONTROL_WORD.search(text) is None
