@@ -5,9 +5,20 @@ from __future__ import annotations
 import types
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from datetime import date, datetime
 from typing import Annotated, Any, ClassVar, Final, NewType, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, JsonValue
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    EmailStr,
+    FutureDate,
+    FutureDatetime,
+    JsonValue,
+    NaiveDatetime,
+    PastDate,
+    PastDatetime,
+)
 from typing_extensions import TypeAliasType
 
 from ._scalars import SECRETS
@@ -16,6 +27,17 @@ from .keyed import KeyedList
 LISTS: tuple[type, ...] = (list, tuple, KeyedList, Sequence)
 SETS: tuple[type, ...] = (set, frozenset, AbstractSet)
 DICTS: tuple[type, ...] = (dict, Mapping)
+
+# Classes that pydantic has for a type checker's sake: their values are of the plain type.
+_STANDS_FOR: dict[object, type] = {
+    AwareDatetime: datetime,
+    NaiveDatetime: datetime,
+    PastDatetime: datetime,
+    FutureDatetime: datetime,
+    PastDate: date,
+    FutureDate: date,
+    EmailStr: str,
+}
 
 
 def unwrap(hint: Any) -> tuple[Any, list[object]]:
@@ -28,6 +50,8 @@ def unwrap(hint: Any) -> tuple[Any, list[object]]:
             hint, metadata = inner, metadata + more
         elif hint is JsonValue:
             return Any, metadata
+        elif isinstance(hint, type) and hint in _STANDS_FOR:
+            return _STANDS_FOR[hint], metadata
         elif isinstance(hint, (TypeAliasType, getattr(types, "TypeAliasType", TypeAliasType))):
             hint = hint.__value__
         elif isinstance(hint, NewType):

@@ -24,6 +24,7 @@ from uuid import UUID
 from pydantic import BaseModel, RootModel
 
 from ._hints import DICTS, LISTS, SETS, alternatives, has_secret, list_items, unwrap
+from ._resolution import check_resolution
 from ._scalars import SCALARS
 from .errors import SchemaError
 from .markers import MARKERS, Hidden, Marker, Pinned, Tracked, Untrusted, Volatile
@@ -135,6 +136,8 @@ def _compile(hint: Any, metadata: Iterable[object], where: str, inside: tuple[ty
         return Node(hidden=True)  # a list of secrets is a secret: how many there are is already too much
     for mark in marks:
         node = _marked(node, mark, where)
+        if isinstance(mark, Volatile):
+            check_resolution(hint, mark, where)
     if node.meta.volatile and node.meta.pinned:
         raise SchemaError(f"{where} is both Volatile and Pinned; a value that should not move has no resolution")
     if node.key is not None:

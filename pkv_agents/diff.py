@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -11,6 +12,8 @@ from ._minimal import digest, shortened
 from .changes import Change
 from .paths import is_below, prefixes
 from .snapshots import PLAIN, Snapshot
+
+_SPAN = re.compile(r"(-?)P(\d+)DT(\d+)(?:\.(\d+))?S")
 
 
 def diff(told: Snapshot, state: Snapshot) -> tuple[Change, ...]:
@@ -106,10 +109,20 @@ def _distance(old: str, new: str, is_time: bool) -> Decimal | None:
     try:
         before, after = loads(old, parse_float=Decimal), loads(new, parse_float=Decimal)
         if is_time:
-            return abs(_as_decimal(_moment(after) - _moment(before)))
+            moved = _span(after) - _span(before) if "P" in after else _moment(after) - _moment(before)
+            return abs(_as_decimal(moved))
         return abs(Decimal(after) - Decimal(before))
     except (ValueError, TypeError, ArithmeticError):
         return None
+
+
+def _span(text: str) -> timedelta:
+    """A timedelta, from the text that a snapshot gives it."""
+    match = _SPAN.fullmatch(text)
+    if match is None:
+        raise ValueError("no span of time")
+    span = timedelta(days=int(match[2]), seconds=int(match[3]), microseconds=int((match[4] or "0").ljust(6, "0")))
+    return -span if match[1] else span
 
 
 def _moment(text: str) -> datetime:

@@ -96,7 +96,7 @@ def _block(template: str, lines: list[str], tag: str) -> str:
 def _line_pieces(style: ErrataStyle) -> tuple[str, str, str, str]:
     """What stands before the path, between path and note, between note and value, and after the value."""
     before, _, rest = style.line.partition("{path}")
-    middle, value, end = rest.rpartition("{value}")
+    middle, _, end = rest.rpartition("{value}")
     words, note, more = middle.partition("{note}")
     return (before, words, more, end) if note else (before, middle, "", end)
 

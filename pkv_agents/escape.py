@@ -142,8 +142,9 @@ def neutralise(text: str) -> str:
     """Take the power out of look-alikes of our tags in text that others wrote.
 
     `<state ...>`, `</state-update>` and their full-width, zero-width-split, spaced and homoglyph variants become
-    `&lt;state ...`; `[[state ...`, the same in square brackets, becomes `&#91;[state ...`. Both forms are always looked
-    for, whatever the session's style: it may have been another when an erratum was sent. Everything else is untouched, the function is idempotent, and equal text gives equal text.
+    `&lt;state ...`; `[[state ...`, the same in square brackets, becomes `&#91;[state ...`. Both forms are looked for
+    whatever the session's style is: it may have been another when an erratum was sent. Everything else is untouched,
+    the function is idempotent, and equal text gives equal text.
 
     Args:
         text: What a user, a tool or the model wrote.
