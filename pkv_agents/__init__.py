@@ -37,9 +37,10 @@ from .escape import neutralise
 from .keyed import KeyedList
 from .ledger import LEDGER_VERSION, Anchor, Carrier, Epoch, Erratum, Ledger, chain
 from .markers import Hidden, Pinned, Tracked, Untrusted, Volatile
+from .merge import MergedPatches, PatchConflict, merge_patches
 from .messages import Message, Part, Role, ToolCall
 from .notices import Notice
-from .patch import REMOVE, apply_patch
+from .patch import REMOVE, append, apply_patch
 from .planning import commit, plan
 from .profiles import ANTHROPIC, ANTHROPIC_MID_SYSTEM, GENERIC, LOCAL, OPENAI, OPENAI_5_6, Profile, profile_for
 from .session import AgentSession
@@ -83,6 +84,7 @@ __all__ = [
     "Ledger",
     "LedgerError",
     "MemoryStore",
+    "MergedPatches",
     "Message",
     "MessageError",
     "MissingSessionKeyError",
@@ -93,6 +95,7 @@ __all__ = [
     "OptionsError",
     "PLAIN_STYLE",
     "Part",
+    "PatchConflict",
     "Pinned",
     "PkvError",
     "Profile",
@@ -123,6 +126,7 @@ __all__ = [
     "Untrusted",
     "Usage",
     "Volatile",
+    "append",
     "append_text",
     "apply_patch",
     "cache_request",
@@ -132,6 +136,7 @@ __all__ = [
     "diff",
     "estimate_tokens",
     "fold",
+    "merge_patches",
     "neutralise",
     "new_tag",
     "normalise_usage",

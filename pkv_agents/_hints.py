@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import types
+from collections import deque
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import date, datetime
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import Annotated, Any, ClassVar, Final, NewType, TypeVar, Union, get_args, get_origin
 
 from pydantic import (
@@ -14,6 +16,9 @@ from pydantic import (
     EmailStr,
     FutureDate,
     FutureDatetime,
+    IPvAnyAddress,
+    IPvAnyInterface,
+    IPvAnyNetwork,
     JsonValue,
     NaiveDatetime,
     PastDate,
@@ -24,7 +29,10 @@ from typing_extensions import TypeAliasType
 from ._scalars import SECRETS
 from .keyed import KeyedList
 
-LISTS: tuple[type, ...] = (list, tuple, KeyedList, Sequence)
+SEQUENCES = (list, tuple, deque)
+"""What a list can be at run time."""
+
+LISTS: tuple[type, ...] = (*SEQUENCES, KeyedList, Sequence)
 SETS: tuple[type, ...] = (set, frozenset, AbstractSet)
 DICTS: tuple[type, ...] = (dict, Mapping)
 
@@ -37,6 +45,9 @@ _STANDS_FOR: dict[object, type] = {
     PastDate: date,
     FutureDate: date,
     EmailStr: str,
+    IPvAnyAddress: IPv4Address,
+    IPvAnyInterface: IPv4Interface,
+    IPvAnyNetwork: IPv4Network,
 }
 
 

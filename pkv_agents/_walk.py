@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
+from ._hints import SEQUENCES
 from ._scalars import SECRETS, scalar_text, sort_key
 from ._schema import ANYTHING, Node, model_spec
 from .errors import StateError
@@ -72,7 +73,7 @@ class Walk:
             )
         if isinstance(value, BaseModel):
             self.model(value, path, meta)
-        elif isinstance(value, (list, tuple)):
+        elif isinstance(value, SEQUENCES):
             self.sequence(cast("list[Any]", value), path, node, meta)
         elif isinstance(value, Mapping):
             self.mapping(cast("Mapping[Any, Any]", value), path, node, meta)
@@ -155,7 +156,7 @@ def _with_items(meta: LeafMeta, node: Node) -> LeafMeta:
 
 
 def _is_container(value: Any) -> bool:
-    return isinstance(value, (BaseModel, list, tuple, Mapping, set, frozenset))
+    return isinstance(value, (BaseModel, *SEQUENCES, Mapping, set, frozenset))
 
 
 def _short(path: str) -> str:

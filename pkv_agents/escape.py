@@ -135,6 +135,8 @@ def json_string(text: str) -> str:
 
 def quote_key(key: str) -> str:
     """Render a key for the brackets of a path: bare where it is plain, a JSON string otherwise."""
+    if len(key) > MAX_CHARACTERS:
+        raise StateError(too_long(len(key)))
     return key if _BARE_KEY.fullmatch(key) and not _CONTROL_WORD.fullmatch(f"[{key}]") else json_string(key)
 
 

@@ -84,7 +84,10 @@ NAMES = [f"article {nr}" for nr in range(8)]
         pytest.param(
             {"notes": STORY},
             {"notes": STORY.replace("Parcel 1", "Box 1").replace("Parcel 6", "Box 6")},
-            ['notes: replace "transit. Parcel 1" with "transit. Box 1"; replace "transit. Parcel 6" with "transit. Box 6"'],
+            [
+                'notes: replace "transit. Parcel 1" with "transit. Box 1"; '
+                'replace "transit. Parcel 6" with "transit. Box 6"'
+            ],
             id="two parts, each with enough around it to occur once",
         ),
         pytest.param({"notes": STORY}, {"notes": f"{STORY} It rains."}, ['notes: append " It rains."'], id="longer"),
@@ -97,15 +100,18 @@ NAMES = [f"article {nr}" for nr in range(8)]
             id="a line is gone",
         ),
         pytest.param(
-            {"notes": STORY}, {"notes": STORY.upper()}, [f'notes: "{STORY.upper()}"'], id="all is new, so it is told whole"
+            {"notes": STORY},
+            {"notes": STORY.upper()},
+            [f'notes: "{STORY.upper()}"'],
+            id="all is new, so it is told whole",
         ),
         pytest.param(
             {"notes": "It is in transit."}, {"notes": "It is delivered."}, ['notes: "It is delivered."'], id="short"
         ),
-        pytest.param({"todos": TODOS}, {"todos": ["buy milk", *TODOS]}, ['todos: insert at 0 "buy milk"'], id="at the front"),
         pytest.param(
-            {"todos": TODOS}, {"todos": [*TODOS, "a", "b"]}, ['todos: append "a", "b"'], id="at the end"
+            {"todos": TODOS}, {"todos": ["buy milk", *TODOS]}, ['todos: insert at 0 "buy milk"'], id="at the front"
         ),
+        pytest.param({"todos": TODOS}, {"todos": [*TODOS, "a", "b"]}, ['todos: append "a", "b"'], id="at the end"),
         pytest.param(
             {"todos": TODOS},
             {"todos": ["buy milk", *TODOS[:3], *TODOS[4:7], "last"]},
@@ -154,7 +160,7 @@ NAMES = [f"article {nr}" for nr in range(8)]
             id="a plain value among models",
         ),
     ],
-)  # fmt: skip
+)
 def test_the_words_of_an_edit(before: dict[str, Any], after: dict[str, Any], expected: list[str]) -> None:
     assert told(Desk(**before), Desk(**after)) == expected
 
