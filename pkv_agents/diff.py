@@ -13,6 +13,9 @@ from .changes import Change
 from .paths import is_below, prefixes
 from .snapshots import PLAIN, Snapshot
 
+UNKNOWN = ""
+"""What is believed at a place whose edit says nothing to this reader: the text of no value."""
+
 _SPAN = re.compile(r"(-?)P(\d+)DT(\d+)(?:\.(\d+))?S")
 
 
@@ -64,13 +67,12 @@ def fold(told: Snapshot, changes: Iterable[Change]) -> Snapshot:
 
     Returns:
         A new snapshot; `fold(a, diff(a, b)) == b`, but for Volatile values that did not move enough to be told. An edit
-        of something else than what was believed leaves nothing known there, so that it is told again.
+        of something else than what was believed leaves `UNKNOWN` there, so that it is told again.
     """
     leaves = dict(told.leaves)
     for change in changes:
         if change.edits and change.edits != digest(_at(change.path, leaves)):
-            for path, _ in _at(change.path, leaves):
-                del leaves[path]
+            leaves.update(dict.fromkeys([path for path, _ in (*_at(change.path, leaves), *change.leaves)], UNKNOWN))
             continue
         if change.path in leaves and len(change.leaves) == 1 and change.leaves[0][0] == change.path:
             leaves[change.path] = change.leaves[0][1]

@@ -27,6 +27,7 @@ from pkv_agents import (
     snapshot,
     wire,
 )
+from pkv_agents.diff import UNKNOWN
 from tests.core.reader import is_edit
 from tests.core.strategies import HOSTILE, TAG, believed, examples, texts
 
@@ -208,7 +209,7 @@ def desks(draw: st.DrawFn, near: Desk | None = None) -> Desk:
     return made
 
 
-@examples(10)
+@examples(4)
 @given(st.data())
 def test_a_reader_of_edits_believes_the_state(data: st.DataObject) -> None:
     one = data.draw(desks())
@@ -245,8 +246,32 @@ def test_an_edit_of_what_was_never_told_says_nothing() -> None:
     first, second = diff(snapshots[0], snapshots[1]), diff(snapshots[1], snapshots[2])
     assert is_edit(first[0].text) and is_edit(second[0].text)
     without_first = fold(snapshots[0], second)
-    assert "notes" not in without_first
+    assert without_first["notes"] == UNKNOWN
     assert diff(without_first, snapshots[2])[0].text == snapshots[2]["notes"]
+
+
+def test_an_edit_whose_entry_is_gone_since_is_told_as_removed() -> None:
+    steps = [snapshot(Line(tags={"a": text})) for text in (STORY, STORY.replace("Parcel 1", "Box 1"), STORY.upper())]
+    lost = fold(steps[2], diff(steps[0], steps[1]))
+    assert [(change.path, change.kind) for change in diff(lost, snapshot(Line()))] == [("tags", "set")]
+    assert [(change.path, change.kind) for change in diff(lost, snapshot(Line(tags={"b": ""})))] == [
+        ("tags[b]", "set"),
+        ("tags[a]", "remove"),
+    ]
+
+
+def test_a_provider_that_does_not_take_the_first_of_two_edits_where_it_was_told() -> None:
+    desk, ledger, messages = Desk(notes=STORY), None, [Message("user", "hello")]
+    for nr, message in enumerate((Message("assistant", "well"), Message("user", "so?"), Message("assistant", "so."))):
+        ledger = commit(ledger, plan(ledger, desk, messages, profile=OPENAI, tag=TAG))
+        messages = [*messages, message]
+        desk.notes = desk.notes.replace(f"Parcel {nr}", f"Box {nr}")
+    messages = [*messages, Message("user", "go on")]
+    assert ledger is not None and len(ledger.epochs[-1].errata) == 2
+    turn = plan(ledger, desk, messages, profile=GENERIC, tag=TAG)
+    assert turn.told == snapshot(desk)
+    assert turn.erratum is not None
+    assert turn.erratum.text == f'<state-update id="{TAG}">\nnotes: {snapshot(desk)["notes"]}\n</state-update>'
 
 
 @pytest.mark.parametrize("profile", [OPENAI, GENERIC])
