@@ -51,6 +51,10 @@ _STANDS_FOR: dict[object, type] = {
 }
 
 
+def _plain_type(hint: object) -> Any:
+    return _STANDS_FOR.get(hint) if isinstance(hint, type) else None
+
+
 def unwrap(hint: Any) -> tuple[Any, list[object]]:
     """Strip Annotated, type aliases, NewType, Final and ClassVar wrappers; collect the metadata."""
     metadata: list[object] = []
@@ -61,8 +65,8 @@ def unwrap(hint: Any) -> tuple[Any, list[object]]:
             hint, metadata = inner, metadata + more
         elif hint is JsonValue:
             return Any, metadata
-        elif isinstance(hint, type) and hint in _STANDS_FOR:
-            return _STANDS_FOR[hint], metadata
+        elif (plain := _plain_type(hint)) is not None:
+            return plain, metadata
         elif isinstance(hint, (TypeAliasType, getattr(types, "TypeAliasType", TypeAliasType))):
             hint = hint.__value__
         elif isinstance(hint, NewType):
