@@ -48,36 +48,36 @@ def _kinds(hint: Any) -> set[Kind]:
     found: set[Kind] = set()
     for part in alternatives(hint):
         target, args = cast("object", get_origin(part) or part), get_args(part)
-        if part is None or part is type(None):
-            continue
         if target is Literal:
-            found |= {_kind(type(word)) for word in args}
+            found |= {_kind(cast("type[object]", type(word))) for word in args}
         elif target is Any or not isinstance(target, type):
-            found.add("unknown")
-        elif issubclass(target, BaseModel):
-            found |= {kind for info in target.model_fields.values() for kind in _kinds(info.annotation)} or {"unknown"}
-        elif issubclass(target, (*DICTS, *LISTS, *SETS)) and not issubclass(target, str):
-            found |= _kinds_inside(target, args)
-        else:
-            found.add(_kind(target))
+            found |= set() if part is None else {"unknown"}
+        elif target is not type(None):
+            found |= _kinds_of(cast("type[object]", target), args)
     return found
 
 
-def _kinds_inside(target: type, args: tuple[Any, ...]) -> set[Kind]:
-    """What the leaves of a container can be. A list of plain values is one line, of which nothing can be measured."""
+def _kinds_of(target: type[object], args: tuple[Any, ...]) -> set[Kind]:
+    """What the leaves of a class can be. A list of plain values is one line, of which nothing can be measured."""
+    if issubclass(target, BaseModel):
+        return {kind for info in target.model_fields.values() for kind in _kinds(info.annotation)} or {"unknown"}
+    if issubclass(target, SCALARS) or not issubclass(target, (*DICTS, *LISTS, *SETS)):
+        return {_kind(target)}
     if not args:
         return {"unknown"}
     if issubclass(target, DICTS):
         return _kinds(args[-1])
-    parts = [part for arg in args if arg not in ((), ...) for part in alternatives(arg)]
-    return {kind for part in parts for kind in ({"other"} if _is_scalar(part) else _kinds(part))}
+    found: set[Kind] = set()
+    for part in (part for arg in args if arg not in ((), ...) for part in alternatives(arg)):
+        found |= {"other"} if _is_scalar(part) else _kinds(part)
+    return found
 
 
 def _is_scalar(hint: Any) -> bool:
     return get_origin(hint) is Literal or (isinstance(hint, type) and issubclass(hint, SCALARS))
 
 
-def _kind(target: type) -> Kind:
+def _kind(target: type[object]) -> Kind:
     if issubclass(target, _TIMES):
         return "time"
     return "number" if issubclass(target, _NUMBERS) and target is not bool else "other"

@@ -190,7 +190,8 @@ def _plain_shape(
         return _typed_dict_node(target, where, inside)
     if issubclass(target, DICTS):
         return _dict_node(args, where, inside)
-    if (issubclass(target, SEQUENCES) or target in _ABSTRACT_LISTS) and not hasattr(target, "_fields"):
+    is_list = target in _ABSTRACT_LISTS or issubclass(target, SEQUENCES)
+    if is_list and not hasattr(cast("object", target), "_fields"):
         return Node(item=_merge([_compile(arg, (), where, inside) for arg in args if arg not in ((), ...)], where))
     raise _refused(hint, where)
 

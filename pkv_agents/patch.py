@@ -146,7 +146,9 @@ def _in_parts(value: Any, tree: _Tree, path: str, node: Node) -> Any:
     if value is None:
         raise StateError(f"{path} (NoneType) has no {step!r} to change; set {path} whole")
     if isinstance(value, (set, frozenset)):
-        raise StateError(f"{path} ({type(value).__name__}) has no parts; set {path} whole, or add with append(...)")
+        raise StateError(
+            f"{path} ({type(cast('object', value)).__name__}) has no parts; set {path} whole, or add with append(...)"
+        )
     raise StateError(f"{path} ({type(value).__name__}) has no parts, so {step!r} is not in it; set {path} whole")
 
 

@@ -29,7 +29,8 @@ class Level(Enum):
 
 
 def define(hint: Any, resolution: Any) -> type[TrackedState]:
-    return create_model("Shop", __base__=TrackedState, field_x=(Annotated[hint, Volatile(resolution=resolution)], ...))
+    marked: Any = Annotated[hint, Volatile(resolution=resolution)]
+    return create_model("Shop", __base__=TrackedState, field_x=(marked, ...))
 
 
 @pytest.mark.parametrize(
