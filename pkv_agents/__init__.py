@@ -3,10 +3,13 @@
 Everything public is here; modules are private in layout. Importing this package imports pydantic and no framework.
 """
 
+from ._rebase import DEFAULT_POLICY, RebasePolicy, RebaseQuote
 from ._report import SessionReport, TurnRecord
 from ._stored import SessionStore, StoredSession
 from ._walk import snapshot
-from .breakpoints import Breakpoint, plan_breakpoints
+from .anchors import Anchor
+from .breakpoints import Breakpoint, BreakpointPlan, apply_breakpoints, plan_breakpoints
+from .cachekeys import cache_key, shards_for
 from .cachesim import CacheOutcome, CacheRequest, CacheSim, cache_request
 from .diff import Change, diff, fold
 from .errata import check_tag, new_tag, render_baseline, render_erratum
@@ -30,28 +33,45 @@ from .errors import (
     StrictNoticeError,
     StyleError,
     TemplateError,
+    ToolError,
     UnknownKeyError,
     UnsupportedModelError,
 )
 from .escape import neutralise
+from .explain import Explanation, ToldChange, explain
 from .keyed import KeyedList
-from .ledger import LEDGER_VERSION, Anchor, Carrier, Epoch, Erratum, Ledger, chain
+from .ledger import LEDGER_VERSION, Carrier, Epoch, Erratum, Ledger, Sent
 from .markers import Hidden, Pinned, Tracked, Untrusted, Volatile
 from .merge import MergedPatches, PatchConflict, merge_patches
 from .messages import Message, Part, Role, ToolCall
 from .notices import Notice
 from .patch import REMOVE, append, apply_patch
-from .planning import commit, plan
-from .profiles import ANTHROPIC, ANTHROPIC_MID_SYSTEM, GENERIC, LOCAL, OPENAI, OPENAI_5_6, Profile, profile_for
+from .planning import plan
+from .predict import Prediction, predict
+from .profiles import (
+    ANTHROPIC,
+    ANTHROPIC_MID_SYSTEM,
+    GENERIC,
+    LOCAL,
+    OPENAI,
+    OPENAI_5_6,
+    Profile,
+    Ttl,
+    minimum_notice,
+    profile_for,
+)
+from .recording import commit
+from .refusals import refuses_system, system_refused, without_system
 from .session import AgentSession
 from .snapshots import LeafMeta, Snapshot
 from .state import TrackedState
 from .stores import MemoryStore, SQLiteStore
 from .styles import CALM_STYLE, DEFAULT_STYLE, PLAIN_STYLE, ErrataStyle
-from .tokens import estimate_tokens
-from .turnplan import DEFAULT_POLICY, Insertion, RebasePolicy, TurnPlan
+from .tokens import TokenCounter, Tokenizer, estimate_message_tokens, estimate_tokens, token_counter
+from .tools import ToolSpec, canonical_tool, order_tools, sorted_arguments, tool_json
+from .turnplan import Insertion, Previous, TurnPlan
 from .usage import Usage, normalise_usage
-from .wire import append_text, wire
+from .wire import append_text, wire, wire_new
 
 __all__ = [
     "ANTHROPIC",
@@ -60,6 +80,7 @@ __all__ = [
     "AgentSession",
     "Anchor",
     "Breakpoint",
+    "BreakpointPlan",
     "CALM_STYLE",
     "CacheOutcome",
     "CacheRequest",
@@ -73,6 +94,7 @@ __all__ = [
     "Epoch",
     "ErrataStyle",
     "Erratum",
+    "Explanation",
     "GENERIC",
     "GrammarError",
     "Hidden",
@@ -98,13 +120,17 @@ __all__ = [
     "PatchConflict",
     "Pinned",
     "PkvError",
+    "Prediction",
+    "Previous",
     "Profile",
     "ProfileError",
     "REMOVE",
     "RebasePolicy",
+    "RebaseQuote",
     "Role",
     "SQLiteStore",
     "SchemaError",
+    "Sent",
     "SessionError",
     "SessionReport",
     "SessionStore",
@@ -116,9 +142,15 @@ __all__ = [
     "StrictNoticeError",
     "StyleError",
     "TemplateError",
+    "TokenCounter",
+    "Tokenizer",
+    "ToldChange",
     "ToolCall",
+    "ToolError",
+    "ToolSpec",
     "Tracked",
     "TrackedState",
+    "Ttl",
     "TurnPlan",
     "TurnRecord",
     "UnknownKeyError",
@@ -128,23 +160,38 @@ __all__ = [
     "Volatile",
     "append",
     "append_text",
+    "apply_breakpoints",
     "apply_patch",
+    "cache_key",
     "cache_request",
-    "chain",
+    "canonical_tool",
     "check_tag",
     "commit",
     "diff",
+    "estimate_message_tokens",
     "estimate_tokens",
+    "explain",
     "fold",
     "merge_patches",
+    "minimum_notice",
     "neutralise",
     "new_tag",
     "normalise_usage",
+    "order_tools",
     "plan",
     "plan_breakpoints",
+    "predict",
     "profile_for",
+    "refuses_system",
     "render_baseline",
     "render_erratum",
+    "shards_for",
     "snapshot",
+    "sorted_arguments",
+    "system_refused",
+    "token_counter",
+    "tool_json",
     "wire",
+    "wire_new",
+    "without_system",
 ]
