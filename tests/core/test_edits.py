@@ -3,6 +3,7 @@
 # ruff: noqa: RUF012 (pydantic copies the defaults of a model)
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
 import pytest
@@ -13,10 +14,12 @@ from pydantic import BaseModel
 from pkv_agents import (
     GENERIC,
     OPENAI,
+    Ledger,
     Message,
     Snapshot,
     Tracked,
     TrackedState,
+    Untrusted,
     Volatile,
     commit,
     diff,
@@ -59,6 +62,7 @@ class Desk(TrackedState):
     loud: Annotated[str, Tracked(critical=True)] = ""
     table: list[list[int]] = []
     loose: list[Any] = []
+    said: Annotated[str, Untrusted()] = ""
 
 
 def told(before: Desk, after: Desk) -> list[str]:
@@ -283,12 +287,16 @@ def test_edits_are_replayed_and_folded_over_a_conversation(profile: Any) -> None
         assert believed(sent) == dict(snapshot(desk)) == dict(turn.told.leaves)
         assert turn.rebased is None
         ledger = commit(ledger, turn)
+        assert Ledger.from_dict(json.loads(json.dumps(ledger.to_dict()))) == ledger
         messages = [*messages, Message("assistant", "ok"), Message("user", f"more {turn_number}")]
         desk.notes = desk.notes.replace(f"Parcel {turn_number}", f"Box {turn_number}")
+        desk.said = str(turn_number)
         desk.lines.insert(turn_number % 2, numbered(f"new {turn_number}")[0])
     assert ledger is not None
     edits = [change for erratum in ledger.epochs[-1].errata for change in erratum.changes]
-    assert len(edits) == 8 and all(change.edits and is_edit(change.text) for change in edits)
+    assert [bool(change.edits) for change in edits] == [is_edit(change.text) for change in edits]
+    assert sum(is_edit(change.text) for change in edits) == 8
+    assert all(change.untrusted == (change.path == "said") for change in edits)
 
 
 def test_a_long_value_takes_no_quadratic_time() -> None:
