@@ -38,9 +38,10 @@ class Walk:
         before = len(self.leaves)
         if spec.hidden:
             self.hidden.update(path if spec.is_root else join_field(path, name) for name in spec.hidden)
+        prefix = f"{path}." if path else ""
         for name, node in spec.fields:
             if name != skip:
-                self.value(getattr(model, name), path if spec.is_root else join_field(path, name), node, meta)
+                self.value(getattr(model, name), path if spec.is_root else prefix + name, node, meta)
         for name, value in (model.model_extra or {}).items():
             where = join_field(path, name) if is_field_name(name) else join_key(path, name)
             self.value(value, where, ANYTHING, meta)
@@ -62,8 +63,12 @@ class Walk:
             text = scalar_text(float(value) if node.is_float and type(value) is int else value)
         except StateError as error:
             raise StateError(f"{path} ({type(value).__name__}) {error}") from None
-        if text is not None:
-            self.leaf(path, text, meta)
+        if text is not None:  # as in `leaf`: most values end here, so a call less counts
+            if len(text) > MAX_CHARACTERS:
+                raise StateError(f"{path} {too_long(len(text))}")
+            self.leaves[path] = text
+            if meta is not PLAIN:
+                self.meta[path] = meta
             return
         self.depth += 1
         if self.depth > MAX_DEPTH:

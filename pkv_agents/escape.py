@@ -105,7 +105,8 @@ def escape_text(text: str) -> str:
     if len(text) > MAX_CHARACTERS:
         raise StateError(too_long(len(text)))
     try:
-        text.encode("utf-8")
+        if not text.isascii():
+            text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise StateError(
             f"text has a lone surrogate at character {error.start}; decode it with errors='replace' first"
