@@ -14,7 +14,7 @@ from .cachesim import CacheOutcome, CacheRequest, CacheSim, cache_request
 from .conformance import STORE_CHECKS, check_store
 from .cost import Cost, cost_of, total_cost
 from .diff import Change, diff, fold
-from .errata import DEFAULT_STYLE, ErrataStyle, check_tag, new_tag, render_baseline, render_erratum
+from .errata import check_tag, new_tag, render_baseline, render_erratum
 from .errors import (
     AdapterError,
     ConflictError,
@@ -35,6 +35,7 @@ from .errors import (
     StateError,
     StoreError,
     StrictNoticeError,
+    StyleError,
     TemplateError,
     ToolError,
     UnknownKeyError,
@@ -45,9 +46,10 @@ from .explain import Explanation, ToldChange, explain
 from .keyed import KeyedList
 from .ledger import LEDGER_VERSION, Carrier, Epoch, Erratum, Ledger, Sent
 from .markers import Hidden, Pinned, Tracked, Untrusted, Volatile
+from .merge import MergedPatches, PatchConflict, merge_patches
 from .messages import Message, Part, Role, ToolCall
 from .notices import Notice
-from .patch import REMOVE, apply_patch
+from .patch import REMOVE, append, apply_patch
 from .planning import plan
 from .predict import Prediction, predict
 from .prices import DEFAULT_PRICES, Price, PriceRow, PriceTable, model_family
@@ -81,6 +83,7 @@ from .stores import (
     list_sessions,
     reset_session,
 )
+from .styles import CALM_STYLE, DEFAULT_STYLE, PLAIN_STYLE, ErrataStyle
 from .tokens import TokenCounter, Tokenizer, estimate_message_tokens, estimate_tokens, token_counter
 from .tools import ToolSpec, canonical_tool, order_tools, sorted_arguments, tool_json
 from .turnplan import Insertion, Previous, TurnPlan
@@ -95,6 +98,7 @@ __all__ = [
     "Anchor",
     "Breakpoint",
     "BreakpointPlan",
+    "CALM_STYLE",
     "CacheOutcome",
     "CacheRequest",
     "CacheSim",
@@ -123,6 +127,7 @@ __all__ = [
     "Ledger",
     "LedgerError",
     "MemoryStore",
+    "MergedPatches",
     "Message",
     "MessageError",
     "MissingSessionKeyError",
@@ -131,7 +136,9 @@ __all__ = [
     "OPENAI",
     "OPENAI_5_6",
     "OptionsError",
+    "PLAIN_STYLE",
     "Part",
+    "PatchConflict",
     "Pinned",
     "PkvError",
     "PostgresStore",
@@ -162,6 +169,7 @@ __all__ = [
     "StoreError",
     "StoredSession",
     "StrictNoticeError",
+    "StyleError",
     "TemplateError",
     "TokenCounter",
     "Tokenizer",
@@ -179,6 +187,7 @@ __all__ = [
     "Untrusted",
     "Usage",
     "Volatile",
+    "append",
     "append_text",
     "apply_breakpoints",
     "apply_patch",
@@ -198,6 +207,7 @@ __all__ = [
     "fold",
     "import_session",
     "list_sessions",
+    "merge_patches",
     "merge_stream_usage",
     "minimum_notice",
     "model_family",

@@ -8,6 +8,7 @@
     |   |-- MissingSessionKeyError (KeyError)
     |   `-- ConflictError                 somebody else recorded a turn in between
     |-- LedgerError                       a ledger that cannot be read: damaged, or of a newer version
+    |-- StyleError (ValueError)           a wording of errata that could be misread or forged
     |-- ProfileError                      a provider profile that contradicts itself
     |-- PriceError (ValueError)           a price or a price table that does not fit
     |-- StoreError                        a session store that failed
@@ -73,6 +74,10 @@ class ConflictError(SessionError):
 
 class LedgerError(PkvError):
     """A ledger that cannot be read: damaged, or written by a newer version of the library."""
+
+
+class StyleError(PkvError, ValueError):
+    """A wording of errata that could be misread or forged; the message names the attribute and the mend."""
 
 
 class ProfileError(PkvError):
