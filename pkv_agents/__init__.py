@@ -3,9 +3,11 @@
 Everything public is here; modules are private in layout. Importing this package imports pydantic and no framework.
 """
 
+from ._rebase import DEFAULT_POLICY, RebasePolicy, RebaseQuote
 from ._report import SessionReport, TurnRecord
 from ._stored import SessionStore, StoredSession
 from ._walk import snapshot
+from .anchors import Anchor
 from .breakpoints import Breakpoint, plan_breakpoints
 from .cachesim import CacheOutcome, CacheRequest, CacheSim, cache_request
 from .diff import Change, diff, fold
@@ -33,22 +35,25 @@ from .errors import (
     UnsupportedModelError,
 )
 from .escape import neutralise
+from .explain import Explanation, ToldChange, explain
 from .keyed import KeyedList
-from .ledger import LEDGER_VERSION, Anchor, Carrier, Epoch, Erratum, Ledger, chain
+from .ledger import LEDGER_VERSION, Carrier, Epoch, Erratum, Ledger, Sent
 from .markers import Hidden, Pinned, Tracked, Untrusted, Volatile
 from .messages import Message, Part, Role, ToolCall
 from .notices import Notice
 from .patch import REMOVE, apply_patch
-from .planning import commit, plan
+from .planning import plan
+from .predict import Prediction, predict
 from .profiles import ANTHROPIC, ANTHROPIC_MID_SYSTEM, GENERIC, LOCAL, OPENAI, OPENAI_5_6, Profile, profile_for
+from .recording import commit
 from .session import AgentSession
 from .snapshots import LeafMeta, Snapshot
 from .state import TrackedState
 from .stores import MemoryStore, SQLiteStore
 from .tokens import estimate_tokens
-from .turnplan import DEFAULT_POLICY, Insertion, RebasePolicy, TurnPlan
+from .turnplan import Insertion, Previous, TurnPlan
 from .usage import Usage, normalise_usage
-from .wire import append_text, wire
+from .wire import append_text, wire, wire_new
 
 __all__ = [
     "ANTHROPIC",
@@ -69,6 +74,7 @@ __all__ = [
     "Epoch",
     "ErrataStyle",
     "Erratum",
+    "Explanation",
     "GENERIC",
     "GrammarError",
     "Hidden",
@@ -91,13 +97,17 @@ __all__ = [
     "Part",
     "Pinned",
     "PkvError",
+    "Prediction",
+    "Previous",
     "Profile",
     "ProfileError",
     "REMOVE",
     "RebasePolicy",
+    "RebaseQuote",
     "Role",
     "SQLiteStore",
     "SchemaError",
+    "Sent",
     "SessionError",
     "SessionReport",
     "SessionStore",
@@ -108,6 +118,7 @@ __all__ = [
     "StoredSession",
     "StrictNoticeError",
     "TemplateError",
+    "ToldChange",
     "ToolCall",
     "Tracked",
     "TrackedState",
@@ -121,20 +132,22 @@ __all__ = [
     "append_text",
     "apply_patch",
     "cache_request",
-    "chain",
     "check_tag",
     "commit",
     "diff",
     "estimate_tokens",
+    "explain",
     "fold",
     "neutralise",
     "new_tag",
     "normalise_usage",
     "plan",
     "plan_breakpoints",
+    "predict",
     "profile_for",
     "render_baseline",
     "render_erratum",
     "snapshot",
     "wire",
+    "wire_new",
 ]

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, TypeVar, cast
 
+from .anchors import Anchor
 from .diff import Change
 from .errors import LedgerError
-from .ledger import LEDGER_VERSION, Anchor, Epoch, Erratum, Ledger
+from .ledger import LEDGER_VERSION, Epoch, Erratum, Ledger, Sent
 from .snapshots import LeafMeta, Snapshot
 
 T = TypeVar("T")
@@ -28,14 +29,26 @@ def encode(ledger: Ledger) -> dict[str, object]:
         "revision": ledger.revision,
         "last": ledger.last,
         "epochs": [_encode_epoch(epoch) for epoch in ledger.epochs],
+        "sent": [_encode_sent(sent) for sent in ledger.sent],
+    }
+
+
+def _encode_sent(sent: Sent) -> dict[str, object]:
+    return {
+        "end": list(sent.end),
+        "epoch": sent.epoch,
+        "model": sent.model,
+        "revision": sent.revision,
+        "at": sent.at.isoformat() if sent.at is not None else None,
+        "answer": sent.answer,
     }
 
 
 def _encode_epoch(epoch: Epoch) -> dict[str, object]:
     return {
         "number": epoch.number,
-        "start": epoch.start,
-        "first": epoch.first,
+        "start": list(epoch.start),
+        "first": list(epoch.first) if epoch.first is not None else None,
         "tag": epoch.tag,
         "reason": epoch.reason,
         "head": epoch.head,
@@ -45,9 +58,10 @@ def _encode_epoch(epoch: Epoch) -> dict[str, object]:
         "observed": [[path, at.isoformat()] for path, at in epoch.observed.items()],
         "errata": [
             {
-                "anchor": erratum.anchor,
+                "anchor": list(erratum.anchor),
                 "text": erratum.text,
                 "carrier": erratum.carrier,
+                "revision": erratum.revision,
                 "changes": [
                     {
                         "path": change.path,
@@ -76,7 +90,25 @@ def decode(data: Mapping[str, object]) -> Ledger:
     epochs = [_decode_epoch(item, f"epochs[{index}]") for index, item in _items(data, "epochs", "ledger")]
     if len({epoch.number for epoch in epochs}) != len(epochs):
         raise LedgerError("the ledger is damaged: two epochs have one number")
-    return Ledger(version, _get(data, "revision", int, "ledger"), _get(data, "last", str, "ledger"), tuple(epochs))
+    return Ledger(
+        version=version,
+        revision=_get(data, "revision", int, "ledger"),
+        last=_get(data, "last", str, "ledger"),
+        epochs=tuple(epochs),
+        sent=tuple(_decode_sent(item, f"sent[{index}]") for index, item in _items(data, "sent", "ledger")),
+    )
+
+
+def _decode_sent(data: object, where: str) -> Sent:
+    at = cast("Mapping[str, object]", data).get("at") if isinstance(data, Mapping) else None
+    return Sent(
+        end=_anchor(data, "end", where),
+        epoch=_get(data, "epoch", int, where),
+        model=_get(data, "model", str, where),
+        revision=_get(data, "revision", int, where),
+        at=_moment(_get(data, "at", str, where), where) if at is not None else None,
+        answer=_get(data, "answer", str, where),
+    )
 
 
 def _decode_epoch(data: object, where: str) -> Epoch:
@@ -84,8 +116,8 @@ def _decode_epoch(data: object, where: str) -> Epoch:
     leaves = dict(_pairs(data, "baseline", where))
     return Epoch(
         number=_get(data, "number", int, where),
-        start=Anchor(_get(data, "start", str, where)),
-        first=_get(data, "first", str, where),
+        start=_anchor(data, "start", where),
+        first=_anchor(data, "first", where) if cast("Mapping[str, object]", data).get("first") is not None else None,
         tag=_get(data, "tag", str, where),
         baseline=Snapshot(leaves, {path: LeafMeta(pinned=True) for path in leaves if path in pinned}),
         baseline_text=_get(data, "baseline_text", str, where),
@@ -100,7 +132,7 @@ def _moment(text: str, where: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
     except ValueError:
-        raise LedgerError(f"the ledger is damaged: {where}.observed has no time; nothing was changed") from None
+        raise LedgerError(f"the ledger is damaged: {where} has a time that is none; nothing was changed") from None
 
 
 def _decode_erratum(data: object, where: str) -> Erratum:
@@ -108,8 +140,16 @@ def _decode_erratum(data: object, where: str) -> Erratum:
     if carrier not in ("system", "user_suffix"):
         raise LedgerError(f"the ledger is damaged at {where}: unknown carrier {carrier!r}")
     changes = (_decode_change(item, f"{where}.changes[{at}]") for at, item in _items(data, "changes", where))
-    anchor, text = _get(data, "anchor", str, where), _get(data, "text", str, where)
-    return Erratum(Anchor(anchor), text, carrier, tuple(changes))
+    anchor, text = _anchor(data, "anchor", where), _get(data, "text", str, where)
+    return Erratum(anchor, text, carrier, tuple(changes), _get(data, "revision", int, where))
+
+
+def _anchor(data: object, name: str, where: str) -> Anchor:
+    match _get(data, name, list, where):
+        case [int() as after, str() as hash_] if after >= 0:
+            return Anchor(after, hash_)
+        case _:
+            raise LedgerError(f"the ledger is damaged: {where}.{name} is no anchor; nothing was changed")
 
 
 def _decode_change(data: object, where: str) -> Change:

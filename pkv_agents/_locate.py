@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from .ledger import ROOT, Anchor, Epoch, Erratum, Ledger
+from .anchors import ROOT, Anchor, History, digest
+from .ledger import Epoch, Erratum, Ledger, Sent
 
 REWRITTEN = "history_rewritten"
 SLIDING = "sliding_window"
 
-Kind = Literal["same", "forked", "moved", "rewritten", "sliding"]
+Kind = Literal["same", "forked", "edited", "moved", "rewritten", "sliding"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,16 +23,23 @@ class Place:
         epoch: The epoch, with only those errata that are still in the history (at their positions, in order).
         kept: The epoch as the ledger should keep it: a fork does not lose the other branch's errata.
         lost: Errata of the epoch that are not in this history.
-        kind: `same` history going on; `forked`; or its front changed: `moved` (nothing was lost), `rewritten` (errata
-            were lost), `sliding` (rewritten again and again).
-        is_news: For `sliding`: it was not known before.
+        kind: `same` history going on; `forked`; `edited` further down, which lost no erratum; or its front changed:
+            `moved` (nothing was lost), `rewritten` (errata were lost), `sliding` (rewritten again and again).
+        before: The recorded requests of this epoch that this one continues, oldest first.
+        is_news: The last request did not find the history in this way.
     """
 
     epoch: Epoch
     kept: Epoch
     lost: tuple[Erratum, ...]
     kind: Kind
+    before: tuple[Sent, ...] = ()
     is_news: bool = True
+
+    @property
+    def last(self) -> Sent | None:
+        """The request that reached furthest into this history."""
+        return max(self.before, key=lambda sent: sent.end.after, default=None)
 
     def where(self, fits: Callable[[Erratum], bool]) -> Place:
         """The place without those errata that this request's provider does not take where they were told.
@@ -41,35 +49,97 @@ class Place:
         here = tuple(erratum for erratum in self.epoch.errata if fits(erratum))
         return self if len(here) == len(self.epoch.errata) else replace(self, epoch=replace(self.epoch, errata=here))
 
+    def held(self, current: Epoch) -> Place:
+        """The place in a conversation that the provider's server holds: what was told there stays told.
 
-def locate(ledger: Ledger, index: Mapping[Anchor, int], first: str) -> Place:
+        Where the application's own copy was trimmed or edited, the server's was not.
+        """
+        if self.kind in ("same", "forked", "edited"):
+            return self
+        return Place(current, current, (), "same")
+
+
+def places_of(ledger: Ledger) -> Iterator[int]:
+    """The places at which a history has to be read to be found in this ledger."""
+    for epoch in ledger.epochs:
+        yield epoch.start.after
+        for erratum in epoch.errata:
+            yield erratum.anchor.after
+    for sent in ledger.sent:
+        yield sent.end.after
+
+
+def locate(ledger: Ledger, history: History) -> Place:
     """Find a history in the ledger.
 
     Args:
         ledger: A ledger with at least one epoch.
-        index: The history's anchors, with the number of messages before each.
-        first: The anchor after the first message; empty when there is none.
+        history: The history, read at least at the ledger's places.
 
     Returns:
         The place. Of the epochs whose start lies in this history, the one that started furthest in is meant.
     """
-    current = ledger.epochs[-1]
+    current, first = ledger.epochs[-1], history.first
     matching = [
         epoch
         for epoch in ledger.epochs
-        if epoch.start in index and (not epoch.first or not first or epoch.first == first)
+        if history.has(epoch.start) and (epoch.first is None or first is None or epoch.first == first)
     ]
-    if matching:
-        found = max(matching, key=lambda epoch: (index[epoch.start], epoch.number))
-        kept = found if found.first or not first else replace(found, first=first)
-        here = [erratum for erratum in found.errata if erratum.anchor in index]
-        here.sort(key=lambda erratum: index[erratum.anchor])
-        lost = tuple(erratum for erratum in found.errata if erratum.anchor not in index)
-        kind: Kind = "forked" if lost or found.number != current.number else "same"
-        return Place(replace(kept, errata=tuple(here)), kept, lost, kind)
-    # The front is new, so no erratum is left, and nothing of the old history will be continued under this head.
-    fresh = replace(current, start=ROOT, first=first, errata=())
+    if not matching:
+        return _moved(current, history)
+    found = max(matching, key=lambda epoch: (epoch.start.after, epoch.number))
+    kept = found if found.first is not None or first is None else replace(found, first=first)
+    asked = _asked(ledger)
+    here = [
+        erratum
+        for erratum in found.errata
+        if history.has(erratum.anchor) and not _of_another_answer(erratum, asked.get(erratum.anchor, ()), history)
+    ]
+    here.sort(key=lambda erratum: erratum.anchor.after)
+    lost = tuple(erratum for erratum in found.errata if erratum not in here) if len(here) < len(found.errata) else ()
+    goes_on = bool(ledger.sent) and history.has(ledger.sent[-1].end)
+    before = tuple(sent for sent in ledger.sent if sent.epoch == found.number and history.has(sent.end))
+    kind: Kind = "forked" if lost or found.number != current.number else "same"
+    place = Place(replace(kept, errata=tuple(here)), kept, lost, kind, before, is_news=not goes_on)
+    if kind == "same" and not goes_on and _skips_an_answer(ledger, history, place.last):
+        return replace(place, kind="edited")
+    return place
+
+
+def _moved(current: Epoch, history: History) -> Place:
+    """The front is new: no erratum is left, and nothing of the old history will be continued under this head."""
+    fresh = replace(current, start=ROOT, first=history.first, errata=())
     if current.reason in (REWRITTEN, SLIDING):
         fresh = replace(fresh, reason=SLIDING)
         return Place(fresh, fresh, current.errata, "sliding", is_news=current.reason != SLIDING)
     return Place(fresh, fresh, current.errata, "rewritten" if current.errata else "moved")
+
+
+def _asked(ledger: Ledger) -> dict[Anchor, list[Sent]]:
+    """The requests whose answers are known, by their end."""
+    asked: dict[Anchor, list[Sent]] = {}
+    for sent in ledger.sent:
+        if sent.answer:
+            asked.setdefault(sent.end, []).append(sent)
+    return asked
+
+
+def _of_another_answer(erratum: Erratum, asked: Sequence[Sent], history: History) -> bool:
+    """Whether an erratum was told when an answer was asked for again, and this history goes on from an earlier answer.
+
+    Only an answer that was recorded proves that; without one, an erratum is taken to be in the history of its anchor.
+    """
+    after = erratum.anchor.after
+    if after == len(history.messages) or all(erratum.revision <= sent.revision for sent in asked):
+        return False
+    answer = digest(history.messages[after])
+    known = [sent.revision for sent in asked if sent.answer == answer]
+    return bool(known) and erratum.revision > max(known)
+
+
+def _skips_an_answer(ledger: Ledger, history: History, last: Sent | None) -> bool:
+    """Whether this history holds answers whose requests are not known: it was edited before one of them."""
+    if not ledger.sent or ledger.sent[-1].end.after > len(history.messages):
+        return False  # a fork to an earlier place
+    after = last.end.after if last is not None else 0
+    return sum(message.role == "assistant" for message in history.messages[after:]) > 1

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ._locate import REWRITTEN as HISTORY_REWRITTEN
 from ._locate import SLIDING, Place
+from ._rebase import COLD, LIMIT, PAYBACK, RebaseQuote
 from ._slots import calls_pending
 from .diff import Change
 from .ledger import Epoch
@@ -17,7 +19,7 @@ from .tokens import estimate_message_tokens, estimate_tokens
 
 INSTRUCTIONS_CHANGED = "instructions_changed"
 PINNED_CHANGED = "pinned_changed"
-ERRATA_LIMIT = "errata_limit"
+FIELD_HIDDEN = "field_hidden"
 
 
 def _reread(epoch: Epoch, rest: Sequence[Message]) -> str:
@@ -39,6 +41,14 @@ def instructions(epoch: Epoch, rest: Sequence[Message]) -> Notice:
         mend="keep the instructions constant in a session and put what changes into the state",
         message="the text above the baseline changed; its errata are folded into a new baseline",
     )
+
+
+def hidden_path(told: Snapshot, now: Snapshot) -> str | None:
+    """The first path that was told and is Hidden by now, if any."""
+    for path in now.hidden:
+        if path in told or any(is_below(known, path) for known in told):
+            return path
+    return None
 
 
 def pinned_path(changes: Sequence[Change], baseline: Snapshot, now: Snapshot) -> str | None:
@@ -64,14 +74,35 @@ def pinned(epoch: Epoch, rest: Sequence[Message], path: str) -> Notice:
     )
 
 
-def too_much(epoch: Epoch, rest: Sequence[Message], used: int, limit: int, changes: Sequence[Change]) -> Notice:
-    """The errata outgrew the policy."""
+def hidden(epoch: Epoch, rest: Sequence[Message], path: str) -> Notice:
+    """A field that the head or an erratum shows is Hidden by now."""
     return Notice(
-        ERRATA_LIMIT,
-        path=changes[0].path if changes else "",
+        FIELD_HIDDEN,
+        path=path,
         cost=_reread(epoch, rest),
-        mend="mark a field that changes every turn as Volatile(resolution=...), or raise RebasePolicy.ratio",
-        message=f"about {used:,} tokens of errata exceed the limit of {limit:,}; they are folded into a new baseline",
+        message="the field is Hidden now and was shown before, so a new epoch begins and the older ones are forgotten",
+    )
+
+
+def folded(epoch: Epoch, rest: Sequence[Message], quote: RebaseQuote, changes: Sequence[Change]) -> Notice:
+    """The policy decided on a rebase."""
+    told = f"about {quote.errata_tokens:,} tokens of errata are folded into a new baseline"
+    if quote.decision == COLD:
+        why = f"the last request was {quote.idle_seconds or 0:,.0f} seconds ago and the cache has expired"
+        return Notice(COLD, cost="none: everything is read again anyway", message=f"{why}; {told}")
+    if quote.decision == LIMIT:
+        return Notice(
+            LIMIT,
+            path=changes[0].path if changes else "",
+            cost=_reread(epoch, rest),
+            mend="mark a field that changes every turn as Volatile(resolution=...), or raise RebasePolicy's limits",
+            message=f"{told}: the limits are {quote.limit_tokens:,} tokens, and how often one field is stated "
+            f"({quote.statements} times here)",
+        )
+    return Notice(
+        PAYBACK,
+        cost=f"{quote.cost:,.0f} full-priced tokens now",
+        message=f"{told}: reading them again has cost {quote.paid:,.0f} full-priced tokens so far",
     )
 
 
@@ -88,8 +119,10 @@ def rewritten(epoch: Epoch, rest: Sequence[Message], lost: int) -> Notice:
 
 def history(place: Place, rest: Sequence[Message]) -> list[Notice]:
     """What happened to the history, where the epoch goes on."""
-    if place.kind == "same":
+    if place.kind == "same" or not place.is_news:
         return []
+    if place.kind == "edited":
+        return [_edited(place, rest)]
     if place.kind == "forked":
         message = f"the history branched off or was edited; {len(place.lost)} errata are not in it, current values are"
         return [Notice("history_forked", path="messages", cost="current values are told again", message=message)]
@@ -97,17 +130,48 @@ def history(place: Place, rest: Sequence[Message]) -> list[Notice]:
     if place.kind == "moved":
         message = "the front of the history was trimmed or edited; no erratum was lost"
         return [Notice(HISTORY_REWRITTEN, path="messages[0]", cost=cost, message=message)]
-    if place.kind == "sliding" and place.is_news:
-        return [
-            Notice(
-                SLIDING,
-                path="messages[0]",
-                cost=f"on every move of the window, {cost}",
-                mend="trim seldom and by much, not a little every turn",
-                message="the front of the history moves again and again; current values are told at the tail",
-            )
-        ]
-    return []
+    return [
+        Notice(
+            SLIDING,
+            path="messages[0]",
+            cost=f"on every move of the window, {cost}",
+            mend="trim seldom and by much, not a little every turn",
+            message="the front of the history moves again and again; current values are told at the tail",
+        )
+    ]
+
+
+def _edited(place: Place, rest: Sequence[Message]) -> Notice:
+    """Messages that were sent have changed, and no erratum stood behind them."""
+    after = place.last.end.after if place.last is not None else 0
+    return Notice(
+        "history_edited",
+        path=f"messages[{after}]",
+        cost=f"about {estimate_message_tokens(rest[after:]):,} tokens are read again ({len(rest) - after} messages)",
+        mend="leave messages as they were sent; append instead",
+        message="the history was edited here or further down, or requests went past the ledger",
+    )
+
+
+def orphaned(indexes: Sequence[int]) -> Notice:
+    """Tool results without their calls."""
+    return Notice(
+        "orphan_tool_result",
+        path=f"messages[{indexes[0]}]",
+        cost=f"{len(indexes)} tool results are not sent",
+        mend="trim a tool call together with all of its results",
+        message="a tool result stands without the call that it answers, which providers refuse",
+    )
+
+
+def held(reason: Notice) -> Notice:
+    """There is a reason for a new epoch, but the head is the server's."""
+    return replace(
+        reason,
+        cost="the provider's server holds the head, which stays as it was",
+        mend="begin a new conversation (without the previous response's id) to have it changed",
+        message="this would begin a new epoch; what changed in the state is told at the end of the request instead",
+    )
 
 
 def waits(changes: Sequence[Change], rest: Sequence[Message]) -> Notice:

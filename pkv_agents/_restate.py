@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from .diff import Change
-from .ledger import Anchor, Epoch
+from .ledger import Epoch
 from .messages import Message
 from .paths import is_below
 from .snapshots import PLAIN, Snapshot
@@ -18,7 +18,6 @@ def restated(
     changes: Sequence[Change],
     now: Snapshot,
     rest: Sequence[Message],
-    index: Mapping[Anchor, int],
     distance: int,
 ) -> tuple[Change, ...]:
     """The lines about critical fields whose errata stand too far from the end.
@@ -29,7 +28,6 @@ def restated(
         changes: What is told now anyway.
         now: The state.
         rest: The history.
-        index: How many messages precede each anchor.
         distance: How many tokens are too far.
 
     Returns:
@@ -39,7 +37,7 @@ def restated(
     for erratum in epoch.errata:
         for change in erratum.changes:
             if now.meta.get(change.path, PLAIN).critical and change.path in told:
-                last[change.path] = index[erratum.anchor]
+                last[change.path] = erratum.anchor.after
     if not last:
         return ()
     far = _far_position(rest, distance)

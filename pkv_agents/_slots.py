@@ -31,13 +31,37 @@ def calls_pending(messages: Sequence[Message], after: int) -> bool:
     return len(results) < len(calls)
 
 
+def orphans(messages: Sequence[Message]) -> tuple[int, ...]:
+    """The tool results whose calls are not in the conversation, which providers refuse.
+
+    Args:
+        messages: The conversation, perhaps trimmed by somebody who did not look for pairs.
+
+    Returns:
+        Their indexes.
+    """
+    return tuple(at for at, message in enumerate(messages) if message.role == "tool" and is_orphan(messages, at))
+
+
+def is_orphan(messages: Sequence[Message], at: int) -> bool:
+    """Whether a message is a tool result without its call."""
+    if messages[at].role != "tool":
+        return False
+    before = at - 1
+    while before >= 0 and messages[before].role == "tool":
+        before -= 1
+    calls = {call.id for call in messages[before].tool_calls} if before >= 0 else set[str]()
+    name = messages[at].tool_call_id or ""
+    return not calls or ("" not in calls and name != "" and name not in calls)
+
+
 def is_legal(profile: Profile, messages: Sequence[Message], after: int, carrier: Carrier) -> bool:
     """Whether a block may stand after the first `after` messages in this form.
 
     Never first, and never between a tool call and its results. A `user_suffix` needs text to ride on; a `system`
     message needs a provider that takes one there.
     """
-    if after == 0 or calls_pending(messages, after):
+    if after == 0 or calls_pending(messages, after) or is_orphan(messages, after - 1):
         return False
     before = messages[after - 1].role
     if carrier == "user_suffix":

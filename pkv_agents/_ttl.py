@@ -15,6 +15,11 @@ from .snapshots import Snapshot
 _STALE = " (stale since "
 
 
+def is_stale(text: str) -> bool:
+    """Whether a leaf's text says that it is stale (values are quoted, so none of them can)."""
+    return _STALE in text and text.endswith('")')
+
+
 def aged(
     now: Snapshot,
     told: Snapshot,

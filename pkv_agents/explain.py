@@ -1,10 +1,17 @@
-"""A plan in words."""
+"""A plan explained, as data and in words; and its exact wire form, for reading."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 
+from ._rebase import RebaseQuote
+from ._ttl import is_stale
+from .diff import Change
+from .ledger import Carrier
 from .messages import Message
+from .notices import Notice
+from .predict import Prediction, predict
 from .tokens import estimate_tokens
 from .turnplan import TurnPlan
 from .wire import wire
@@ -12,42 +19,156 @@ from .wire import wire
 MAX_LINES = 8
 
 
-def explain(plan: TurnPlan) -> str:
-    """Say what is in the head, which errata are replayed and new and why, and what broke the prefix.
+@dataclass(frozen=True, slots=True)
+class ToldChange:
+    """One line of what a request tells.
+
+    Attributes:
+        path: What it is about.
+        text: The text that is shown; empty for what is gone.
+        why: `changed`, `removed`, `new`, `stale` (its ttl passed) or `restated` (critical, said again).
+    """
+
+    path: str
+    text: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A plan, explained; token counts are estimates. `str()` of it is the plan in words.
+
+    Attributes:
+        head_tokens: The whole system text.
+        baseline_fields: How many fields the baseline states.
+        epoch: The epoch's number.
+        began: Why the epoch began.
+        rebased: Why it begins with this request, or None.
+        replayed: The errata that are sent again: after how many messages, and how long each is.
+        new_after: After how many messages the new erratum stands; None when there is none.
+        new_carrier: Its form.
+        new_tokens: Its length.
+        told: What it says; what would be said, when it waits.
+        notices: What broke the prefix, and what else a user should know.
+        quote: What a rebase was considered at.
+        prediction: What the cache will serve, where the messages were given.
+    """
+
+    head_tokens: int
+    baseline_fields: int
+    epoch: int
+    began: str
+    rebased: str | None
+    replayed: tuple[tuple[int, int], ...]
+    new_after: int | None
+    new_carrier: Carrier | None
+    new_tokens: int
+    told: tuple[ToldChange, ...]
+    notices: tuple[Notice, ...]
+    quote: RebaseQuote | None
+    prediction: Prediction | None
+
+    def to_dict(self) -> dict[str, object]:
+        """The same as plain data."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        """A few lines of text. Values that a model may see may appear; Hidden ones are not in a plan."""
+        head = (
+            f"Head: about {self.head_tokens:,} tokens; "
+            f"baseline of {self.baseline_fields} fields, epoch {self.epoch} (began: {self.began})."
+        )
+        lines = [head, *self._rebase_lines(), *self._errata_lines()]
+        lines.append("What broke the prefix, and what else to know:" if self.notices else _KEPT)
+        lines += [f"  {notice}" for notice in self.notices]
+        if self.prediction is not None:
+            known = self.prediction
+            lines.append(
+                f"The cache should serve {known.read:,} tokens ({known.cached_share:.0%}); "
+                f"{known.written + known.fresh:,} are read in full ({known.method})."
+            )
+        return "\n".join(lines)
+
+    def _rebase_lines(self) -> list[str]:
+        if self.rebased is not None:
+            return [f"A new epoch begins with this request: {self.rebased}."]
+        if self.quote is None or not self.quote.errata_tokens:
+            return []
+        return [
+            f"A rebase was considered: it would cost {self.quote.cost:,.0f} full-priced tokens; reading "
+            f"{self.quote.errata_tokens:,} tokens of errata again has cost {self.quote.paid:,.0f} so far."
+        ]
+
+    def _errata_lines(self) -> list[str]:
+        lines: list[str] = []
+        if self.replayed:
+            tokens = sum(size for _, size in self.replayed)
+            places = ", ".join(str(after) for after, _ in self.replayed[-MAX_LINES:])
+            lines.append(f"Replayed as sent: {len(self.replayed)} errata, about {tokens:,} tokens ({_AFTER} {places}).")
+        if self.new_after is not None:
+            where = f"after message {self.new_after} as {self.new_carrier}"
+            lines.append(f"New: one erratum {where}, about {self.new_tokens} tokens, which says:")
+        elif self.told:
+            lines.append("Not told in this request, because there is no legal place for an erratum:")
+        else:
+            lines.append("Nothing new to tell.")
+        for line in self.told[:MAX_LINES]:
+            lines.append(f"  {line.path}: {line.text or 'removed'}{_NOTES.get(line.why, '')}")
+        if len(self.told) > MAX_LINES:
+            lines.append(f"  ... and {len(self.told) - MAX_LINES} more")
+        return lines
+
+
+_KEPT = "The prefix of the last request is kept."
+_AFTER = "after messages"
+_NOTES = {"restated": " (critical, said again)", "new": " (new)"}
+
+
+def explain(plan: TurnPlan, messages: Sequence[Message] | None = None) -> Explanation:
+    """Say what is in the head, which errata are replayed and new and why, what broke the prefix, and what will hit.
 
     Args:
         plan: The plan.
+        messages: The messages that it was made for; with them, the cache is simulated.
 
     Returns:
-        A few lines of text. Values that a model may see may appear; Hidden ones are not in a plan.
+        The explanation.
     """
-    epoch = plan.epoch
-    replayed = [insertion for insertion in plan.insertions if not insertion.is_new]
-    lines = [
-        f"Head: about {estimate_tokens(plan.system):,} tokens; "
-        f"baseline of {len(epoch.baseline)} fields, epoch {epoch.number} (began: {epoch.reason})."
-    ]
-    if plan.rebased is not None:
-        lines.append(f"A new epoch begins with this request: {plan.rebased}.")
-    if replayed:
-        tokens = sum(estimate_tokens(insertion.text) for insertion in replayed)
-        places = ", ".join(str(insertion.after) for insertion in replayed[-MAX_LINES:])
-        lines.append(f"Replayed as sent: {len(replayed)} errata, about {tokens:,} tokens (after messages {places}).")
-    if plan.erratum is not None:
-        where = f"after message {plan.insertions[-1].after} as {plan.erratum.carrier}"
-        lines.append(f"New: one erratum {where}, about {plan.appended_tokens} tokens, which says:")
-    elif plan.changes:
-        lines.append("Not told in this request, because there is no legal place for an erratum:")
+    epoch, erratum = plan.epoch, plan.erratum
+    return Explanation(
+        head_tokens=estimate_tokens(plan.system),
+        baseline_fields=len(epoch.baseline),
+        epoch=epoch.number,
+        began=epoch.reason,
+        rebased=plan.rebased,
+        replayed=tuple((it.after, estimate_tokens(it.text)) for it in plan.insertions if not it.is_new),
+        new_after=plan.insertions[-1].after if erratum is not None else None,
+        new_carrier=erratum.carrier if erratum is not None else None,
+        new_tokens=plan.appended_tokens,
+        told=tuple(_told(change, plan) for change in plan.changes),
+        notices=plan.notices,
+        quote=plan.quote,
+        prediction=predict(plan, messages) if messages is not None else None,
+    )
+
+
+def _told(change: Change, plan: TurnPlan) -> ToldChange:
+    if change.kind == "remove":
+        why = "removed"
+    elif change.path in plan.restated:
+        why = "restated"
+    elif is_stale(change.text):
+        why = "stale"
+    elif change.path in plan.epoch.baseline or _is_in_older_errata(change.path, plan):
+        why = "changed"
     else:
-        lines.append("Nothing new to tell.")
-    for change in plan.changes[:MAX_LINES]:
-        again = " (critical, said again)" if change.path in plan.restated else ""
-        lines.append(f"  {change.path}: {'removed' if change.kind == 'remove' else change.text}{again}")
-    if len(plan.changes) > MAX_LINES:
-        lines.append(f"  ... and {len(plan.changes) - MAX_LINES} more")
-    lines.append("What broke the prefix:" if plan.notices else "The prefix of the last request is kept.")
-    lines += [f"  {notice}" for notice in plan.notices]
-    return "\n".join(lines)
+        why = "new"
+    return ToldChange(change.path, change.text, why)
+
+
+def _is_in_older_errata(path: str, plan: TurnPlan) -> bool:
+    older = (erratum for erratum in plan.epoch.errata if erratum is not plan.erratum)
+    return any(change.path == path for erratum in older for change in erratum.changes)
 
 
 def transcript(plan: TurnPlan, messages: Sequence[Message]) -> str:

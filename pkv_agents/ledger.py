@@ -1,85 +1,27 @@
 """The ledger: what was sent, and where in the history it stands.
 
 The ledger is private, plain data, and the only thing that is believed about the past: errata are never read back from
-messages. Each erratum is anchored to the *content* of the history before it, so that it finds its place again after a
-save, in a fork, or in another process, and is nowhere when that history is gone.
+messages. Each erratum is anchored to the *content* of the history before it (see `anchors`).
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, NewType, cast
+from typing import Literal
 
+from .anchors import Anchor
 from .diff import Change
-from .errors import MessageError
-from .messages import Message, Part
 from .snapshots import Snapshot
 
-Anchor = NewType("Anchor", str)
 Carrier = Literal["system", "user_suffix"]
 
 LEDGER_VERSION = 1
 MAX_EPOCHS = 16
 """Older epochs are dropped: a fork from before them begins a new epoch, as if its history had been rewritten."""
-
-ROOT = Anchor(hashlib.sha256(b"pkv-agents history").hexdigest()[:32])
-
-# Parts carry markers and ids beside their content; those may differ between two sendings of one message.
-_NOT_CONTENT = frozenset({"cache_control", "prompt_cache_breakpoint", "id", "index", "annotations"})
-_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode
-
-
-def chain(messages: Sequence[Message]) -> tuple[Anchor, ...]:
-    """Hash every prefix of a history.
-
-    Only content counts: role, text or parts, names and arguments of tool calls. Ids and metadata do not.
-
-    Args:
-        messages: The history, without the head.
-
-    Returns:
-        n + 1 anchors; the i-th stands for the first i messages.
-
-    Raises:
-        MessageError: A part or an argument is not plain JSON data.
-    """
-    anchors: list[str] = [ROOT]
-    link: str = ROOT
-    sha256 = hashlib.sha256
-    for message in messages:
-        content = message.content
-        if isinstance(content, str) and not message.tool_calls:
-            text = f"{link}{message.role}:{content}"
-        else:
-            text = f"{link}{_message_content(message)}"
-        link = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-        anchors.append(link)
-    return cast("tuple[Anchor, ...]", tuple(anchors))
-
-
-def _message_content(message: Message) -> str:
-    content = _parts(message.content)
-    calls = [[call.name, dict(call.arguments)] for call in message.tool_calls]
-    if isinstance(content, str) and not calls:
-        return f"{message.role}:{content}"
-    try:
-        return f"{message.role}/{_canonical([content, calls])}"
-    except (TypeError, ValueError) as error:
-        raise MessageError(f"a {message.role} message holds something that is not plain JSON data: {error}") from None
-
-
-def _parts(content: str | tuple[Part, ...]) -> str | list[dict[str, object]]:
-    """Content without markers and ids; one plain text part is the same as its text."""
-    if isinstance(content, str):
-        return content
-    parts = [{name: value for name, value in part.items() if name not in _NOT_CONTENT} for part in content]
-    if len(parts) == 1 and parts[0].keys() == {"type", "text"} and parts[0]["type"] == "text":
-        return str(parts[0]["text"])
-    return parts
+MAX_SENT = 64
+"""Older requests are forgotten: they only serve to see what a cache still holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +33,35 @@ class Erratum:
         text: The block.
         carrier: The form in which it was sent.
         changes: What it says.
+        revision: The ledger's revision that recorded it.
     """
 
     anchor: Anchor
     text: str
     carrier: Carrier
     changes: tuple[Change, ...]
+    revision: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One request that succeeded.
+
+    Attributes:
+        end: The place behind its last message.
+        epoch: The number of the epoch whose head stood before it.
+        model: Whose cache it filled.
+        revision: The ledger's revision behind it: errata of later revisions were not in it.
+        at: When it was sent; None where no clock was given.
+        answer: What it was answered with (`anchors.digest`); empty where that is not known.
+    """
+
+    end: Anchor
+    epoch: int
+    model: str
+    revision: int
+    at: datetime | None = None
+    answer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +71,7 @@ class Epoch:
     Attributes:
         number: Counts up in a session.
         start: The history at which this epoch began; the root for one whose whole history was new.
-        first: The anchor after the first message (empty while there was none): it tells a fork from a rewritten front.
+        first: The anchor after the first message (None while there was none): it tells a fork from a rewritten front.
         tag: The tag of the blocks.
         baseline: What the baseline says.
         baseline_text: The block that was sent.
@@ -118,7 +83,7 @@ class Epoch:
 
     number: int
     start: Anchor
-    first: str
+    first: Anchor | None
     tag: str
     baseline: Snapshot
     baseline_text: str
@@ -137,12 +102,14 @@ class Ledger:
         revision: Counts the commits.
         last: The id of the last committed plan; a plan made from another state of the ledger is stale.
         epochs: At least one.
+        sent: The latest requests, oldest first.
     """
 
     version: int = LEDGER_VERSION
     revision: int = 0
     last: str = ""
     epochs: tuple[Epoch, ...] = ()
+    sent: tuple[Sent, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
         """The ledger as plain JSON data, the same for equal ledgers."""

@@ -7,10 +7,15 @@ The codes of the core:
 | `rebase_requested` | the caller asked for a new epoch |
 | `pinned_changed` | a Pinned field changed, so a new epoch began |
 | `instructions_changed` | the instructions changed, so the prefix broke at its start and a new epoch began |
+| `field_hidden` | a field that the head showed is Hidden now, so a new epoch began |
 | `errata_limit` | the errata outgrew the policy, so they were folded into a new baseline |
+| `payback` | re-reading the errata had cost as much as a rebase, so they were folded into a new baseline |
+| `cache_cold` | the provider's cache had expired, so the errata were folded into a new baseline at no cost |
 | `history_rewritten` | the front of the history was trimmed or edited |
-| `history_forked` | the history branched off, or was edited further down |
+| `history_forked` | the history branched off, or was edited further down and errata were lost |
+| `history_edited` | the history was edited further down, and no erratum was lost |
 | `sliding_window` | the front of the history moves again and again; the head is kept, errata are told at the tail |
+| `orphan_tool_result` | a tool result without its call was not sent |
 | `erratum_waits` | there is no legal place for the erratum in this request |
 | `unknown_model` | no profile is known for the model, the cautious one is used |
 | `commit_conflict` | another turn was recorded first; this one is told again on the next |
@@ -20,6 +25,8 @@ The codes of the core:
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+_ADVICE = frozenset({"rebase_requested", "payback", "cache_cold", "below_minimum"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +46,11 @@ class Notice:
     cost: str = ""
     mend: str = ""
     message: str = ""
+
+    @property
+    def is_advice(self) -> bool:
+        """Whether it only says what the library did as it was told, or could do better: strict sessions let it pass."""
+        return self.code in _ADVICE
 
     def __str__(self) -> str:
         """One line."""

@@ -48,6 +48,9 @@ class Profile:
     ttl_seconds: int | None = None
     read_multiplier: float | None = None
     write_multiplier: float | None = None
+    cold_after_seconds: int | None = None
+    holds_history: bool = False
+    sorts_arguments: bool = True
     as_of: str = ""
 
     def __post_init__(self) -> None:

@@ -10,36 +10,45 @@ The state itself is not stored: the caller's value is the truth, and the ledger 
 
 from __future__ import annotations
 
-import logging
 import threading
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Generic, Literal, TypeVar, cast
 
+from ._board import NoticeBoard
+from ._rebase import DEFAULT_POLICY, RebasePolicy
 from ._report import SessionReport, TurnRecord
-from ._stored import SessionStore, read_record
+from ._saved import Saved
+from ._stored import SessionStore
+from ._walk import snapshot
 from .errata import check_tag, new_tag
-from .errors import ConflictError, MissingSessionKeyError, SchemaError, SessionError, StoreError, StrictNoticeError
+from .errors import (
+    ConflictError,
+    MissingSessionKeyError,
+    SchemaError,
+    SessionError,
+    StoreError,
+)
 from .explain import transcript
 from .ledger import Ledger
 from .messages import Message
 from .notices import Notice
 from .patch import apply_patch
-from .planning import commit, plan
+from .planning import plan
 from .profiles import GENERIC, Profile
+from .snapshots import Snapshot
 from .state import TrackedState
-from .turnplan import DEFAULT_POLICY, RebasePolicy, TurnPlan
+from .turnplan import TurnPlan
 from .usage import Usage, normalise_usage
+from .wire import wire
 
 StateT = TypeVar("StateT", bound=TrackedState)
 
-logger = logging.getLogger("pkv_agents")
-logger.addHandler(logging.NullHandler())
-
 MAX_KEPT = 1000
-"""How many turns and notices a report remembers."""
+"""How many turns a report remembers."""
+MAX_OPEN = 32
+"""How many plans may wait for their answers at a time; an older one can still be recorded, but not planned anew."""
 
 
 def _utc_now() -> datetime:
@@ -93,24 +102,20 @@ class AgentSession(Generic[StateT]):
         self.instructions = instructions
         self.own_profile = profile
         self.profile = profile if profile is not None else GENERIC
-        self.strict = strict
         self.rebase_policy = rebase_policy
         self._clock = clock
         self._confirmed: dict[str, datetime] = {}
         self._owned: StateT | None = cast(StateT, state) if isinstance(state, TrackedState) else None
         self._read: Callable[[], StateT] | None = None if isinstance(state, TrackedState) else state
-        self._store = store
-        self._on_notice = on_notice
+        self._board = NoticeBoard(key, on_notice, strict)
         self._lock = threading.RLock()
         self._turns: deque[TurnRecord] = deque(maxlen=MAX_KEPT)
-        self._notices: dict[tuple[str, str, int], Notice] = {}
-        self._ledger: Ledger | None = None
-        self._usage = Usage()
-        self._total_turns: int = 0
-        self._stored_version = 0
         self._rebase: str | None = None
         self._last: TurnPlan | None = None
-        self._reload()
+        # Plans that were made and not recorded yet, with what they were made from.
+        self._open: OrderedDict[int, tuple[TurnPlan, tuple[Message, ...], Snapshot]] = OrderedDict()
+        self._saved = Saved(key, store)
+        self._saved.reload()
         self._tag = check_tag(tag) if tag is not None else new_tag()
 
     @property
@@ -126,12 +131,12 @@ class AgentSession(Generic[StateT]):
     @property
     def ledger(self) -> Ledger | None:
         """What was sent so far; None before the first turn."""
-        return self._ledger
+        return self._saved.ledger
 
     @property
     def usage(self) -> Usage:
         """The sum of what was reported."""
-        return self._usage
+        return self._saved.usage
 
     def update(self, patch: Mapping[str, object]) -> StateT:
         """Change the state by paths, validated.
@@ -154,13 +159,21 @@ class AgentSession(Generic[StateT]):
             return self._owned
 
     def plan(
-        self, messages: Sequence[Message], *, profile: Profile | None = None, notices: Sequence[Notice] = ()
+        self,
+        messages: Sequence[Message],
+        *,
+        profile: Profile | None = None,
+        model: str = "",
+        notices: Sequence[Notice] = (),
     ) -> TurnPlan:
         """Decide what a request says about the state; see `pkv_agents.plan`.
+
+        A session that another process has taken further in the store is read again first.
 
         Args:
             messages: The request's messages.
             profile: What the provider of this request allows, when it is not the session's.
+            model: Whose cache the request fills; the profile's name when left out.
             notices: What there is to say about that profile; reported with the plan's own.
 
         Returns:
@@ -170,52 +183,69 @@ class AgentSession(Generic[StateT]):
             StrictNoticeError: There is a notice and the session is strict.
         """
         with self._lock:
-            made = self._plan(messages, profile if profile is not None else self.profile)
-        for notice in (*notices, *made.notices):
-            self._tell(notice, made.epoch.number)
+            failed = self._saved.refresh()
+            known = snapshot(self.state)
+            made = self._plan(messages, known, profile if profile is not None else self.profile, model)
+            self._open[id(made)] = (made, tuple(messages), known)
+            while len(self._open) > MAX_OPEN:
+                self._open.popitem(last=False)
+        for notice in (*failed, *notices, *made.notices):
+            self._board.tell(notice, made.epoch.number)
         return made
 
     def commit(
-        self, plan: TurnPlan, usage: object = None, *, on_conflict: Literal["raise", "report"] = "raise"
+        self,
+        plan: TurnPlan,
+        usage: object = None,
+        *,
+        answer: Message | None = None,
+        on_conflict: Literal["raise", "report"] = "raise",
     ) -> None:
         """Record a request after its call succeeded; the same plan twice is recorded once.
 
         Args:
             plan: The plan that was sent.
             usage: What the provider reported, in any shape that `normalise_usage` reads.
+            answer: What the model answered; see `pkv_agents.commit`.
             on_conflict: `report` for wrappers in the middle of a turn: the plan is left unrecorded, so its changes
                 are told again on the next turn, with a notice.
 
         Raises:
-            ConflictError: Another plan was recorded since this one was made.
+            ConflictError: Another plan was recorded since this one was made, and the two do not agree. What the call
+                used is counted all the same.
             StoreError: It could not be saved; nothing was recorded.
         """
         with self._lock:
             if self._last is plan:
                 return
             reported = normalise_usage(usage)
-            before: tuple[Ledger | None, Usage, int] = (self._ledger, self._usage, self._total_turns)
-            self._usage, self._total_turns = self._usage + reported, self._total_turns + 1
-            notice = None
+            saved, notice = self._saved, None
             try:
-                self._ledger = commit(self._ledger, plan)
-                self._save()
+                saved.advance(plan, reported, answer, self._plan_anew)
+                self._record(plan, reported)
             except ConflictError as error:
-                self._ledger, self._usage, self._total_turns = before
-                self._reload()
                 if on_conflict == "raise":
                     raise
+                saved.usage = saved.usage + reported  # the call was made, whoever won
                 notice = Notice("commit_conflict", cost="the changes are told again", message=str(error))
             except StoreError as error:
                 if on_conflict == "raise":
-                    self._ledger, self._usage, self._total_turns = before
                     raise
-                notice = Notice("store_failed", mend="save again with the next turn", message=str(error))
-            if notice is None or notice.code == "store_failed":
-                self.profile = plan.profile
+                saved.apply(plan, reported, answer)
                 self._record(plan, reported)
+                notice = Notice("store_failed", mend="save again with the next turn", message=str(error))
+            self._open.pop(id(plan), None)
         if notice is not None:
-            self._tell(notice, self._total_turns)
+            self._board.tell(notice, saved.turns)
+
+    def _plan_anew(self, plan: TurnPlan) -> TurnPlan | None:
+        """The plan of the same request from the ledger as it is now, if that would be the same request."""
+        known = self._open.get(id(plan))
+        if known is None:
+            return None
+        _, messages, state = known
+        again = self._plan(messages, state, plan.profile, plan.sent.model)
+        return again if wire(again, messages) == wire(plan, messages) else None
 
     def rebase(self, reason: str = "requested") -> None:
         """Begin a new epoch with the next request that succeeds.
@@ -229,19 +259,19 @@ class AgentSession(Generic[StateT]):
     def report(self) -> SessionReport:
         """What changed, what was appended, what the cache served, and the notices."""
         with self._lock:
-            notices = tuple(self._notices.values())
-            return SessionReport(self.key, tuple(self._turns), self._total_turns, self._usage, notices)
+            saved = self._saved
+            return SessionReport(self.key, tuple(self._turns), saved.turns, saved.usage, self._board.notices)
 
     def transcript(self, messages: Sequence[Message]) -> str:
         """The exact wire form of a request with these messages, with errata marked. Records and reports nothing."""
         with self._lock:
-            made = self._plan(messages, self.profile)
+            made = self._plan(messages, snapshot(self.state), self.profile, "")
         return transcript(made, messages)
 
-    def _plan(self, messages: Sequence[Message], profile: Profile) -> TurnPlan:
+    def _plan(self, messages: Sequence[Message], state: Snapshot, profile: Profile, model: str) -> TurnPlan:
         return plan(
-            self._ledger,
-            self.state,
+            self._saved.ledger,
+            state,
             messages,
             profile=profile,
             instructions=self.instructions,
@@ -250,48 +280,12 @@ class AgentSession(Generic[StateT]):
             policy=self.rebase_policy,
             clock=self._clock(),
             confirmed=self._confirmed,
+            model=model,
         )
 
     def _record(self, plan: TurnPlan, usage: Usage) -> None:
-        self._last = plan
+        self._last, self.profile = plan, plan.profile
         if plan.rebased is not None and plan.rebased == self._rebase:
             self._rebase = None
         changed = tuple(change.path for change in plan.changes) if plan.erratum is not None else ()
-        self._turns.append(TurnRecord(self._total_turns, changed, plan.appended_tokens, plan.rebased, usage))
-
-    def _tell(self, notice: Notice, occasion: int) -> None:
-        """Report each cause once: the same code about the same path on the same occasion (an epoch, a turn)."""
-        if self.strict and notice.code != "rebase_requested":
-            raise StrictNoticeError(notice)
-        cause = (notice.code, notice.path, occasion)
-        with self._lock:
-            if cause in self._notices:
-                return
-            self._notices[cause] = notice
-            if len(self._notices) > MAX_KEPT:
-                del self._notices[next(iter(self._notices))]
-        logger.warning("%s: %s", self.key, notice)
-        if self._on_notice is not None:
-            self._on_notice(notice)
-
-    def _save(self) -> None:
-        if self._store is None or self._ledger is None:
-            return
-        data = {"ledger": self._ledger.to_dict(), "usage": asdict(self._usage), "turns": self._total_turns}
-        try:
-            self._stored_version = self._store.save(self.key, data, expected_version=self._stored_version)
-        except (ConflictError, StoreError):
-            raise
-        except Exception as error:  # a store of the user's may raise anything, and the answer must not be lost for it
-            raise StoreError(f"the store raised {type(error).__name__}; nothing was saved") from error
-
-    def _reload(self) -> None:
-        """Take over what the store has; without a store, what is in memory is all there is."""
-        if self._store is None:
-            return
-        stored = self._store.load(self.key)
-        if stored is None:
-            self._ledger, self._stored_version = None, 0
-            return
-        self._ledger, self._usage, self._total_turns = read_record(self.key, stored)
-        self._stored_version = stored.version
+        self._turns.append(TurnRecord(self._saved.turns, changed, plan.appended_tokens, plan.rebased, usage))

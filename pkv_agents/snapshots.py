@@ -50,10 +50,12 @@ class Snapshot(Mapping[str, str]):
     Attributes:
         leaves: Path to JSON text, in schema order.
         meta: What the schema says about those leaves that are not plain.
+        hidden: The paths of Hidden fields.
     """
 
     leaves: Mapping[str, str] = field(default_factory=dict[str, str])
     meta: Mapping[str, LeafMeta] = field(default_factory=dict[str, LeafMeta])
+    hidden: frozenset[str] = frozenset()
 
     def __getitem__(self, path: str) -> str:
         """The JSON text of the leaf at `path`."""

@@ -1,39 +1,22 @@
-"""The records of planning: what one request will look like, and the policy behind it."""
+"""The records of planning: what one request will look like, and why."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
 
+from ._rebase import RebaseQuote
 from .diff import Change
-from .ledger import Carrier, Epoch, Erratum
+from .ledger import Carrier, Epoch, Erratum, Sent
+from .messages import Message
 from .notices import Notice
 from .profiles import Profile
 from .snapshots import Snapshot
 
-
-@dataclass(frozen=True, slots=True)
-class RebasePolicy:
-    """When errata are folded into a new baseline without being asked.
-
-    A rebase costs the baseline and every message after it, once; errata cost their own length on every request. The
-    limit is therefore proportional to the baseline, with a floor under which folding would never pay.
-
-    Attributes:
-        floor_tokens: Errata below this never cause a rebase.
-        ratio: Nor do errata below this multiple of the baseline's tokens.
-        restate_after_tokens: A `critical` field is told again when so many tokens follow its last erratum.
-    """
-
-    floor_tokens: int = 512
-    ratio: float = 1.0
-    restate_after_tokens: int = 4096
-
-    def limit(self, baseline_tokens: int) -> int:
-        """How many tokens of errata an epoch may hold."""
-        return max(self.floor_tokens, int(self.ratio * baseline_tokens))
-
-
-DEFAULT_POLICY = RebasePolicy()
+if TYPE_CHECKING:
+    from .explain import Explanation
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +28,31 @@ class Insertion:
         text: The block.
         carrier: Its form on this request.
         is_new: Told for the first time now, not replayed.
+        revision: The ledger's revision that recorded it; for a new one, that which would.
     """
 
     after: int
     text: str
     carrier: Carrier
     is_new: bool = False
+    revision: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Previous:
+    """What the same model's cache was filled with by the latest request that this one continues.
+
+    Attributes:
+        after: How many of this request's messages were in it, unchanged.
+        system: Its whole system text.
+        revision: Errata of later revisions were not in it.
+        at: When it was sent, where that is known.
+    """
+
+    after: int
+    system: str
+    revision: int
+    at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +67,15 @@ class TurnPlan:
         restated: Which of their paths are critical fields that are only told again.
         notices: What the user should know.
         rebased: Why a new epoch begins with this request, or None.
+        quote: What a rebase was considered at; None where there was nothing to decide.
         epoch: The epoch as `commit` records it.
         told: What the model believes after reading this request.
         appended_tokens: An estimate of the new erratum's length.
         leading: How many system messages at the front of the request went into `system`.
+        dropped: The indexes of messages that are not sent: tool results without their calls.
         profile: The profile that the plan was made for.
+        sent: How the request will be known in the ledger.
+        previous: The latest recorded request to the same model that this one continues, if there is one.
         base: The state of the ledger that the plan was made from.
         id: The plan's own name; equal to `base` when there is nothing to record.
     """
@@ -81,16 +87,20 @@ class TurnPlan:
     restated: tuple[str, ...]
     notices: tuple[Notice, ...]
     rebased: str | None
+    quote: RebaseQuote | None
     epoch: Epoch
     told: Snapshot
     appended_tokens: int
     leading: int
+    dropped: tuple[int, ...]
     profile: Profile
+    sent: Sent
+    previous: Previous | None
     base: str
     id: str
 
-    def explain(self) -> str:
-        """The plan in words."""
+    def explain(self, messages: Sequence[Message] | None = None) -> Explanation:
+        """The plan as data, and in words with `str` or `print`; see `pkv_agents.explain`."""
         from .explain import explain
 
-        return explain(self)
+        return explain(self, messages)

@@ -37,7 +37,7 @@ def wire(plan: TurnPlan, messages: Sequence[Message]) -> tuple[Message, ...]:
     out = [Message("system", plan.system)]
     at = plan.leading
     for after, group in groupby(plan.insertions, key=lambda insertion: insertion.after):
-        out += [_neutral(message) for message in messages[at:after]]
+        out += [_neutral(message) for message in _kept(plan, messages, at, after)]
         at = after
         system: list[str] = []
         for insertion in group:
@@ -48,8 +48,32 @@ def wire(plan: TurnPlan, messages: Sequence[Message]) -> tuple[Message, ...]:
                 out[-1] = append_text(out[-1], insertion.text)
         if system:  # one turn, however many errata stand here: providers refuse two system turns in a row
             out.append(Message("system", "\n\n".join(system)))
-    out += [_neutral(message) for message in messages[at:]]
+    out += [_neutral(message) for message in _kept(plan, messages, at, len(messages))]
     return tuple(out)
+
+
+def wire_new(plan: TurnPlan, messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Render what follows the model's last answer, for a provider whose server holds everything before it.
+
+    Args:
+        plan: The plan of this request, for a profile with `holds_history`.
+        messages: The whole conversation that it was made for.
+
+    Returns:
+        The messages behind the last answer, with the new erratum; all of them, head first, when there is no answer.
+    """
+    answers = sum(message.role == "assistant" for message in messages)
+    sent = wire(plan, messages)
+    if not answers:
+        return sent
+    last = max(at for at, message in enumerate(sent) if message.role == "assistant")
+    return sent[last + 1 :]
+
+
+def _kept(plan: TurnPlan, messages: Sequence[Message], start: int, stop: int) -> Sequence[Message]:
+    if not plan.dropped:
+        return messages[start:stop]
+    return [messages[at] for at in range(start, stop) if at not in plan.dropped]
 
 
 def append_text(message: Message, block: str) -> Message:

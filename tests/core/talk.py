@@ -3,6 +3,7 @@
 # ruff: noqa: RUF012 (pydantic copies the defaults of a model)
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from pkv_agents import (
     ANTHROPIC_MID_SYSTEM,
     GENERIC,
     OPENAI,
+    Anchor,
     Ledger,
     Message,
     Pinned,
@@ -25,6 +27,7 @@ from pkv_agents import (
     plan,
     wire,
 )
+from pkv_agents.anchors import read_history
 from tests.core.strategies import TAG
 
 PROFILES = [OPENAI, GENERIC, ANTHROPIC_MID_SYSTEM]
@@ -89,3 +92,8 @@ class Talk:
 
 def errata(sent: tuple[Message, ...]) -> list[str]:
     return [message.text for message in sent[1:] if "<state-update" in message.text]
+
+
+def anchors_of(messages: Sequence[Message]) -> tuple[Anchor, ...]:
+    """Every place of a history."""
+    return tuple(read_history(messages, range(len(messages) + 1)).anchors.values())

@@ -52,7 +52,7 @@ def test_it_is_told_again_when_its_erratum_is_far_away_and_then_not_at_once(trip
     assert lines(trip.turn()) == []
     again = trip.turn(LONG)
     assert lines(again) == ['gate: "B7"'] and again.restated == ("gate",)
-    assert 'gate: "B7" (critical, said again)' in again.explain()
+    assert 'gate: "B7" (critical, said again)' in str(again.explain())
     assert lines(trip.turn()) == []
 
 

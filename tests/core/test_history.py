@@ -20,7 +20,6 @@ from pkv_agents import (
     RebasePolicy,
     ToolCall,
     TurnPlan,
-    chain,
     commit,
     diff,
     plan,
@@ -28,6 +27,7 @@ from pkv_agents import (
     wire,
 )
 from tests.core.strategies import HOSTILE, SECRET, TAG, Kind, believed, examples, fields_of, schemas
+from tests.core.talk import anchors_of
 
 PROFILES = (OPENAI, GENERIC, ANTHROPIC_MID_SYSTEM)
 
@@ -186,12 +186,12 @@ class History(RuleBasedStateMachine):
         text = "\n".join(message.text for message in sent)
         assert text.count(f'<state-update id="{TAG}">') == len(turn.insertions) + 1  # the declaration names one
         assert text.count(f'<state id="{TAG}">') == 1
-        assert SECRET not in text + repr(turn) + turn.explain()
+        assert SECRET not in text + repr(turn) + str(turn.explain(self.messages))
         # I7: a broken prefix has a notice.
         assert turn.rebased is None or codes
         # I1: the request extends the last one that was recorded.
         if self.sent is not None and turn.rebased is None:
-            assert extends(sent, self.sent), turn.explain()
+            assert extends(sent, self.sent), str(turn.explain())
         self._check_slots(sent)
         return turn
 
@@ -206,7 +206,7 @@ class History(RuleBasedStateMachine):
     def _commit(self, turn: TurnPlan) -> None:
         ledger = commit(self.ledger, turn)
         assert commit(ledger, turn) == ledger
-        index = {anchor: at for at, anchor in enumerate(chain(self.messages))}
+        index = {anchor: at for at, anchor in enumerate(anchors_of(self.messages))}
         # I3: what is replayed was sent, in the same words at the same place.
         for erratum in turn.epoch.errata:
             if erratum.anchor in index:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -57,7 +58,8 @@ class TestTruth:
     def test_r14_the_erratum_names_the_path_of_an_older_result(self) -> None:
         talk = Talk()
         talk.say()
-        talk.messages.append(Message("tool", 'todos[1].status: "pending"'))
+        talk.messages[-1] = Message("assistant", "", (ToolCall("look", {}, "a"),))
+        talk.messages.append(Message("tool", 'todos[1].status: "pending"', tool_call_id="a"))
         talk.state.todos[0].status = "done"
         talk.say()
         assert errata(talk.sent)[-1].splitlines()[1] == 'todos[1].status: "done"'
@@ -165,11 +167,24 @@ class TestCommit:
         with pytest.raises(ConflictError, match="plan again"):
             commit(ledger, stale)
 
-    def test_nothing_to_record_changes_nothing(self) -> None:
+    def test_without_news_only_the_request_is_recorded(self) -> None:
         talk = Talk()
         talk.say()
         talk.messages.append(Message("user", "x"))
-        assert talk.ledger is not None and commit(talk.ledger, talk.plan()) is talk.ledger
+        old, made = talk.ledger, talk.plan()
+        assert old is not None
+        ledger = commit(old, made)
+        assert replace(ledger, sent=old.sent) == old and len(ledger.sent) == len(old.sent) + 1
+        assert commit(ledger, made) == ledger
+
+    def test_without_news_it_does_not_matter_what_was_recorded_in_between(self) -> None:
+        talk = Talk()
+        talk.say()
+        talk.messages.append(Message("user", "x"))
+        quiet = talk.plan()
+        talk.state.mode = "auto"
+        ledger = commit(talk.ledger, talk.plan())
+        assert commit(ledger, quiet).epochs == ledger.epochs
 
     def test_wire_wants_the_messages_of_the_plan(self) -> None:
         talk = Talk(state=Clocked(now=NOON))

@@ -101,7 +101,8 @@ def place(plan: TurnPlan, messages: Sequence[BaseMessage], core: Sequence[Messag
     slots = {insertion.after for insertion in plan.insertions if insertion.carrier == "system"}
     placed: list[BaseMessage] = []
     for index in range(plan.leading, len(messages)):
-        placed.append(_as_sent(messages[index], core[index], next(sent)))
+        if index not in plan.dropped:
+            placed.append(_as_sent(messages[index], core[index], next(sent)))
         if index + 1 in slots:
             placed.append(SystemMessage(content=next(sent).text))
     assert next(sent, None) is None, "an erratum stands where no message is"

@@ -47,3 +47,12 @@ def model_profile(model: BaseChatModel) -> tuple[Profile, tuple[Notice, ...]]:
         if not allowed:
             return replace(profile, carrier="user_suffix"), notices
     return profile, notices
+
+
+def model_name(model: BaseChatModel) -> str:
+    """Whose cache a model's requests fill: provider and name; empty for one that says neither."""
+    inner = getattr(model, "inner", None)
+    if isinstance(inner, BaseChatModel):
+        return model_name(inner)
+    params = cast("Mapping[str, Any]", model._get_ls_params())  # pyright: ignore[reportPrivateUsage]  # delegated by wrappers
+    return "/".join(str(params[name]) for name in ("ls_provider", "ls_model_name") if params.get(name))

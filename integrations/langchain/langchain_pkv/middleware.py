@@ -18,14 +18,14 @@ from typing import Any, cast
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain.agents.middleware.types import ExtendedModelResponse, ToolCallRequest
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
 from langchain_pkv._guard import checked_result
 from langchain_pkv._ledger import LEDGER_CHANNEL, LedgerRecord, pack, unpack
 from langchain_pkv._messages import head, head_text, join_instructions, place, to_core
-from langchain_pkv._profiles import model_profile
+from langchain_pkv._profiles import model_name, model_profile
 from langchain_pkv._sent import NOT_SENT, SentMessages, was_sent, watched
 from langchain_pkv._state import graph_state, read_state
 from langchain_pkv._usage import usage_of
@@ -183,6 +183,7 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
             policy=self._policy,
             rebase=record.rebase if record else None,
             clock=datetime.now(UTC),
+            model=model_name(request.model),
         )
         told = record.told if record else ()
         for notice in turn_plan.notices:
@@ -202,7 +203,8 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
         usage = usage_of(response.result)
         old = turn.record
         total = old.usage + usage if old and usage else usage or (old.usage if old else Usage())
-        ledger = commit(old.ledger if old else None, turn.plan)
+        answer = next((message for message in response.result if isinstance(message, AIMessage)), None)
+        ledger = commit(old.ledger if old else None, turn.plan, answer=to_core([answer])[0] if answer else None)
         causes = (_cause(turn.plan, notice) for notice in turn.plan.notices)
         told = tuple(dict.fromkeys((*(old.told if old else ()), *causes)))
         record = LedgerRecord(ledger, total, (old.calls if old else 0) + 1, told)
@@ -263,7 +265,7 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
         _log.warning("%s", notice)
         if self._on_notice is not None:
             self._on_notice(notice)
-        if self._strict and notice.code != "rebase_requested":
+        if self._strict and not notice.is_advice:
             raise StrictNoticeError(notice)
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, SystemMessage
-from langchain_core.messages.ai import UsageMetadata, add_usage
+from langchain_core.messages.ai import UsageMetadata, add_ai_message_chunks, add_usage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig, RunnableParallel, RunnableSequence
 from langchain_core.runnables.config import ensure_config
@@ -24,9 +24,9 @@ from langchain_core.tools import BaseTool
 from pydantic import Field
 
 from langchain_pkv._messages import head, place, to_core
-from langchain_pkv._profiles import model_profile
+from langchain_pkv._profiles import model_name, model_profile
 from langchain_pkv._usage import usage_of
-from pkv_agents import AgentSession, MissingSessionKeyError, SessionError, TurnPlan, Usage
+from pkv_agents import AgentSession, Message, MissingSessionKeyError, SessionError, TurnPlan, Usage
 
 SessionSource = AgentSession[Any] | Callable[[RunnableConfig], AgentSession[Any]]
 
@@ -162,11 +162,12 @@ class StatefulChatModel(BaseChatModel):
     def _plan(self, messages: Sequence[BaseMessage]) -> tuple[AgentSession[Any], TurnPlan, list[BaseMessage]]:
         session = cast("AgentSession[Any]", self._for_run(None).session)
         core = to_core(messages)
+        name = model_name(self.inner)
         if session.own_profile is not None:
-            plan = session.plan(core)
+            plan = session.plan(core, model=name)
         else:
             profile, notices = model_profile(self.inner)
-            plan = session.plan(core, profile=profile, notices=notices)
+            plan = session.plan(core, profile=profile, model=name, notices=notices)
         own = cast("list[SystemMessage]", messages[: plan.leading])
         return session, plan, [head(plan, own, session.instructions), *place(plan, messages, core)]
 
@@ -179,7 +180,8 @@ class StatefulChatModel(BaseChatModel):
     ) -> ChatResult:
         session, plan, sent = self._plan(messages)
         result = self.inner._generate(sent, stop=stop, run_manager=run_manager, **kwargs)
-        session.commit(plan, _usage(result), on_conflict="report")
+        answer = _answer(result.generations[0].message if result.generations else None)
+        session.commit(plan, _usage(result), answer=answer, on_conflict="report")
         return result
 
     async def _agenerate(
@@ -191,7 +193,8 @@ class StatefulChatModel(BaseChatModel):
     ) -> ChatResult:
         session, plan, sent = self._plan(messages)
         result = await self.inner._agenerate(sent, stop=stop, run_manager=run_manager, **kwargs)
-        session.commit(plan, _usage(result), on_conflict="report")
+        answer = _answer(result.generations[0].message if result.generations else None)
+        session.commit(plan, _usage(result), answer=answer, on_conflict="report")
         return result
 
     def _stream(
@@ -203,10 +206,12 @@ class StatefulChatModel(BaseChatModel):
     ) -> Iterator[ChatGenerationChunk]:
         session, plan, sent = self._plan(messages)
         usage: UsageMetadata | None = None
+        parts: list[BaseMessage] = []
         for chunk in self.inner._stream(sent, stop=stop, run_manager=run_manager, **kwargs):
             usage = _add(usage, chunk)
+            parts.append(chunk.message)
             yield chunk
-        session.commit(plan, usage, on_conflict="report")
+        session.commit(plan, usage, answer=_joined(parts), on_conflict="report")
 
     async def _astream(
         self,
@@ -217,10 +222,12 @@ class StatefulChatModel(BaseChatModel):
     ) -> AsyncIterator[ChatGenerationChunk]:
         session, plan, sent = self._plan(messages)
         usage: UsageMetadata | None = None
+        parts: list[BaseMessage] = []
         async for chunk in self.inner._astream(sent, stop=stop, run_manager=run_manager, **kwargs):
             usage = _add(usage, chunk)
+            parts.append(chunk.message)
             yield chunk
-        session.commit(plan, usage, on_conflict="report")
+        session.commit(plan, usage, answer=_joined(parts), on_conflict="report")
 
     # What LangChain asks a model about itself is the inner model's answer.
 
@@ -271,6 +278,16 @@ class StatefulChatModel(BaseChatModel):
         if isinstance(runnable, RunnableParallel):
             return RunnableParallel({key: self._rebound(step) for key, step in runnable.steps__.items()})
         return runnable
+
+
+def _answer(message: BaseMessage | None) -> Message | None:
+    return to_core([message])[0] if isinstance(message, AIMessage) else None
+
+
+def _joined(parts: Sequence[BaseMessage]) -> Message | None:
+    """The answer that LangChain makes of a stream's chunks."""
+    chunks = [part for part in parts if isinstance(part, AIMessageChunk)]
+    return _answer(add_ai_message_chunks(chunks[0], *chunks[1:])) if chunks else None
 
 
 def _usage(result: ChatResult) -> Usage | None:

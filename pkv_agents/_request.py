@@ -1,0 +1,86 @@
+"""What a request brings along, read once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from ._locate import places_of
+from ._slots import orphans
+from .anchors import History, read_history
+from .errata import ErrataStyle
+from .ledger import Epoch, Ledger
+from .messages import Message
+from .profiles import Profile
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a request brings along.
+
+    Attributes:
+        leading: How many system messages stand at the front.
+        history: The messages after them.
+        orphans: Which of those are tool results without their calls.
+        head: The text above the baseline.
+        head_hash: Its name in the ledger.
+        profile: What the provider allows.
+        model: Whose cache it fills.
+        clock: The time.
+        style: The wording of what is new.
+    """
+
+    leading: int
+    history: History
+    orphans: tuple[int, ...]
+    head: str
+    head_hash: str
+    profile: Profile
+    model: str
+    clock: datetime | None
+    style: ErrataStyle
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the provider's server holds this conversation's head and history: then neither can be changed."""
+        return self.profile.holds_history and any(message.role == "assistant" for message in self.history.messages)
+
+    def system(self, epoch: Epoch) -> str:
+        """The whole system text of an epoch."""
+        return f"{self.head}\n\n{epoch.baseline_text}" if self.head else epoch.baseline_text
+
+
+def read_request(
+    ledger: Ledger | None,
+    messages: Sequence[Message],
+    instructions: str,
+    *,
+    profile: Profile,
+    model: str,
+    clock: datetime | None,
+    style: ErrataStyle,
+) -> Request:
+    """Read a request's messages, once.
+
+    Raises:
+        MessageError: A message is no `Message`, or holds what is not plain data.
+    """
+    leading = 0
+    while leading < len(messages) and getattr(messages[leading], "role", "") == "system":
+        leading += 1
+    rest = messages[leading:] if leading else messages
+    history = read_history(rest, places_of(ledger) if ledger is not None else ())
+    head = "\n\n".join(text for text in (instructions, *(message.text for message in messages[:leading])) if text)
+    return Request(
+        leading=leading,
+        history=history,
+        orphans=orphans(rest),
+        head=head,
+        head_hash=hashlib.sha256(head.encode("utf-8", "surrogatepass")).hexdigest()[:16],
+        profile=profile,
+        model=model or profile.name,
+        clock=clock,
+        style=style,
+    )

@@ -1,0 +1,121 @@
+"""What a session keeps: its ledger and usage, in memory and in a store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+
+from ._stored import SessionStore, StoredSession, read_record
+from .errors import ConflictError, LedgerError, StoreError
+from .ledger import Ledger
+from .messages import Message
+from .notices import Notice
+from .recording import commit
+from .turnplan import TurnPlan
+from .usage import Usage
+
+
+class Saved:
+    """The ledger, the usage and the number of turns of one session; the caller holds a lock.
+
+    Args:
+        key: The session.
+        store: Where they live between processes; None keeps them in memory.
+    """
+
+    def __init__(self, key: str, store: SessionStore | None) -> None:
+        self.key = key
+        self.store = store
+        self.ledger: Ledger | None = None
+        self.usage = Usage()
+        self.turns: int = 0
+        self._version = 0
+
+    def reload(self) -> None:
+        """Take over what the store has; without a store, what is in memory is all there is.
+
+        Raises:
+            LedgerError: The record is damaged or of a newer version; nothing was changed.
+            StoreError: It cannot be read.
+        """
+        self._take(self._load())
+
+    def refresh(self) -> list[Notice]:
+        """Take over what another process recorded since; what cannot be read is a notice, and memory goes on."""
+        try:
+            stored = self._load()
+            if stored is not None and stored.version != self._version:
+                self._take(stored)
+        except (StoreError, LedgerError) as error:
+            return [Notice("store_failed", mend="the session goes on from memory", message=str(error))]
+        return []
+
+    def advance(
+        self,
+        plan: TurnPlan,
+        usage: Usage,
+        answer: Message | None,
+        plan_anew: Callable[[TurnPlan], TurnPlan | None],
+    ) -> None:
+        """Record and save a plan, or what it comes to after another process was faster; all or nothing.
+
+        Args:
+            plan: The plan that was sent.
+            usage: What the call used.
+            answer: What it was answered with.
+            plan_anew: Plans the same request from the ledger as it is then; None when that would be another request.
+
+        Raises:
+            ConflictError: The other process told something else.
+            StoreError: Nothing was saved.
+        """
+        try:
+            self._try(plan, usage, answer)
+        except ConflictError:
+            self.reload()
+            again = plan_anew(plan)
+            if again is None:
+                raise
+            self._try(again, usage, answer)
+
+    def apply(self, plan: TurnPlan, usage: Usage, answer: Message | None) -> None:
+        """Record a plan in memory alone."""
+        self.ledger = commit(self.ledger, plan, answer=answer)
+        self.usage, self.turns = self.usage + usage, self.turns + 1
+
+    def _try(self, plan: TurnPlan, usage: Usage, answer: Message | None) -> None:
+        before = (self.ledger, self.usage, self.turns)
+        try:
+            self.apply(plan, usage, answer)
+            self._save()
+        except (ConflictError, StoreError):
+            self.ledger, self.usage, self.turns = before
+            raise
+
+    def _take(self, stored: StoredSession | None) -> None:
+        if stored is not None:
+            self.ledger, self.usage, self.turns = read_record(self.key, stored)
+            self._version = stored.version
+        elif self.store is not None:
+            self.ledger, self._version = None, 0
+
+    def _load(self) -> StoredSession | None:
+        if self.store is None:
+            return None
+        try:
+            return self.store.load(self.key)
+        except StoreError:
+            raise
+        except Exception as error:  # a store of the user's may raise anything
+            raise StoreError(f"the store raised {type(error).__name__}; nothing was read") from error
+
+    def _save(self) -> None:
+        if self.store is None or self.ledger is None:
+            return
+        data = {"ledger": self.ledger.to_dict(), "usage": asdict(self.usage), "turns": self.turns}
+        try:
+            self._version = self.store.save(self.key, data, expected_version=self._version)
+        except (ConflictError, StoreError):
+            raise
+        except Exception as error:  # and the answer must not be lost for it
+            raise StoreError(f"the store raised {type(error).__name__}; nothing was saved") from error
