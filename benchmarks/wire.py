@@ -9,7 +9,8 @@ answers within a minute or some after hours, with a clock or without. Costs are 
 profile has no price (a server of one's own) a cached token costs nothing, so that the cost is what is computed.
 
 The target for `ours`: at most 1 % above the best arm over all cells together, and at most 10 % in any one cell. Every
-cell that another arm wins by more than 1 % is listed.
+cell that another arm wins by more than 1 % is listed, with what ours pays for there: rebases, so many tokens more in the
+head of a conversation, or so many more in the history of a request.
 
 `--tau2` adds a cell of real data: a folder with the db.json, policy.md, tools.json and tasks.json of tau2-bench's retail
 domain. The state is the customer's profile and orders; a task's own actions change it.
@@ -57,6 +58,7 @@ class Row:
         profile: The provider.
         cell: The kind of conversation.
         arm: Where the state stands.
+        conversations: How many there are.
         turns: How often the user spoke.
         requests: How many requests were sent.
         input_tokens: Their tokens.
@@ -71,6 +73,7 @@ class Row:
     profile: str
     cell: str
     arm: str
+    conversations: int
     turns: int
     requests: int
     input_tokens: int
@@ -127,7 +130,21 @@ def row_of(
             rebases += sent.rebased is not None
     turns = sum(trace.turns for trace in traces)
     share, per_turn = round(read / tokens, 4), round(cost / turns, 1)
-    return Row(named, cell, arm, turns, requests, tokens, first, share, round(cost, 1), per_turn, appended, rebases)
+    return Row(
+        profile=named,
+        cell=cell,
+        arm=arm,
+        conversations=len(traces),
+        turns=turns,
+        requests=requests,
+        input_tokens=tokens,
+        first_tokens=first,
+        cached_share=share,
+        cost=round(cost, 1),
+        cost_per_turn=per_turn,
+        appended_tokens=appended,
+        rebases=rebases,
+    )
 
 
 def totals(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
@@ -154,15 +171,14 @@ def losses(rows: Sequence[Row]) -> list[Loss]:
 
 
 def reason_of(own: Row, best: Row) -> str:
-    """What ours pays for and the other arm does not: new epochs, a longer head, more words."""
-    reasons: list[str] = []
+    """What ours pays for and the other arm does not: new epochs, a longer head, or errata in the history."""
     if own.rebases:
-        reasons.append("1 rebase" if own.rebases == 1 else f"{own.rebases} rebases")
-    if own.first_tokens > best.first_tokens:
-        reasons.append(f"head +{own.first_tokens - best.first_tokens}")
-    if not reasons:
-        reasons.append(f"told +{own.appended_tokens - best.appended_tokens}")
-    return ", ".join(reasons)
+        return "1 rebase" if own.rebases == 1 else f"{own.rebases} rebases"
+    head = own.first_tokens - best.first_tokens
+    more = (own.input_tokens - best.input_tokens) / own.requests
+    if head > 0 and 2 * head >= more * own.conversations:
+        return f"head +{head // own.conversations}"
+    return f"history +{more - head / own.conversations:.0f}"
 
 
 def measure(conversations: Mapping[str, Sequence[Trace]], rendering: Rendering) -> list[Row]:
