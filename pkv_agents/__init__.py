@@ -46,6 +46,7 @@ from .planning import plan
 from .predict import Prediction, predict
 from .profiles import ANTHROPIC, ANTHROPIC_MID_SYSTEM, GENERIC, LOCAL, OPENAI, OPENAI_5_6, Profile, profile_for
 from .recording import commit
+from .refusals import refuses_system, system_refused, without_system
 from .session import AgentSession
 from .snapshots import LeafMeta, Snapshot
 from .state import TrackedState
@@ -145,9 +146,12 @@ __all__ = [
     "plan_breakpoints",
     "predict",
     "profile_for",
+    "refuses_system",
     "render_baseline",
     "render_erratum",
     "snapshot",
+    "system_refused",
     "wire",
     "wire_new",
+    "without_system",
 ]

@@ -30,6 +30,7 @@ def encode(ledger: Ledger) -> dict[str, object]:
         "last": ledger.last,
         "epochs": [_encode_epoch(epoch) for epoch in ledger.epochs],
         "sent": [_encode_sent(sent) for sent in ledger.sent],
+        "refused": list(ledger.refused),
     }
 
 
@@ -96,19 +97,23 @@ def decode(data: Mapping[str, object]) -> Ledger:
         last=_get(data, "last", str, "ledger"),
         epochs=tuple(epochs),
         sent=tuple(_decode_sent(item, f"sent[{index}]") for index, item in _items(data, "sent", "ledger")),
+        refused=tuple(str(name) for _, name in _items(data, "refused", "ledger")),
     )
 
 
 def _decode_sent(data: object, where: str) -> Sent:
-    at = cast("Mapping[str, object]", data).get("at") if isinstance(data, Mapping) else None
     return Sent(
         end=_anchor(data, "end", where),
         epoch=_get(data, "epoch", int, where),
         model=_get(data, "model", str, where),
         revision=_get(data, "revision", int, where),
-        at=_moment(_get(data, "at", str, where), where) if at is not None else None,
+        at=_moment(_get(data, "at", str, where), where) if _has(data, "at") else None,
         answer=_get(data, "answer", str, where),
     )
+
+
+def _has(data: object, name: str) -> bool:
+    return isinstance(data, Mapping) and cast("Mapping[str, object]", data).get(name) is not None
 
 
 def _decode_epoch(data: object, where: str) -> Epoch:
@@ -117,7 +122,7 @@ def _decode_epoch(data: object, where: str) -> Epoch:
     return Epoch(
         number=_get(data, "number", int, where),
         start=_anchor(data, "start", where),
-        first=_anchor(data, "first", where) if cast("Mapping[str, object]", data).get("first") is not None else None,
+        first=_anchor(data, "first", where) if _has(data, "first") else None,
         tag=_get(data, "tag", str, where),
         baseline=Snapshot(leaves, {path: LeafMeta(pinned=True) for path in leaves if path in pinned}),
         baseline_text=_get(data, "baseline_text", str, where),
@@ -145,7 +150,7 @@ def _decode_erratum(data: object, where: str) -> Erratum:
 
 
 def _anchor(data: object, name: str, where: str) -> Anchor:
-    match _get(data, name, list, where):
+    match cast("list[object]", _get(data, name, list, where)):
         case [int() as after, str() as hash_] if after >= 0:
             return Anchor(after, hash_)
         case _:

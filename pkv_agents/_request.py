@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from ._locate import places_of
@@ -26,7 +26,8 @@ class Request:
         orphans: Which of those are tool results without their calls.
         head: The text above the baseline.
         head_hash: Its name in the ledger.
-        profile: What the provider allows.
+        profile: What the provider allows, as far as its answers did not show otherwise.
+        given: The profile as it was given.
         model: Whose cache it fills.
         clock: The time.
         style: The wording of what is new.
@@ -38,6 +39,7 @@ class Request:
     head: str
     head_hash: str
     profile: Profile
+    given: Profile
     model: str
     clock: datetime | None
     style: ErrataStyle
@@ -67,6 +69,8 @@ def read_request(
     Raises:
         MessageError: A message is no `Message`, or holds what is not plain data.
     """
+    model = model or profile.name
+    is_refused = ledger is not None and model in ledger.refused
     leading = 0
     while leading < len(messages) and getattr(messages[leading], "role", "") == "system":
         leading += 1
@@ -79,8 +83,9 @@ def read_request(
         orphans=orphans(rest),
         head=head,
         head_hash=hashlib.sha256(head.encode("utf-8", "surrogatepass")).hexdigest()[:16],
-        profile=profile,
-        model=model or profile.name,
+        profile=replace(profile, carrier="user_suffix") if is_refused else profile,
+        given=profile,
+        model=model,
         clock=clock,
         style=style,
     )

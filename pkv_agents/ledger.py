@@ -103,6 +103,7 @@ class Ledger:
         last: The id of the last committed plan; a plan made from another state of the ledger is stale.
         epochs: At least one.
         sent: The latest requests, oldest first.
+        refused: Models that take no system turns behind the head, as their answers showed.
     """
 
     version: int = LEDGER_VERSION
@@ -110,6 +111,7 @@ class Ledger:
     last: str = ""
     epochs: tuple[Epoch, ...] = ()
     sent: tuple[Sent, ...] = ()
+    refused: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
         """The ledger as plain JSON data, the same for equal ledgers."""

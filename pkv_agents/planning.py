@@ -181,7 +181,7 @@ def _fill(
         appended_tokens=estimate_tokens(erratum.text) if erratum is not None else 0,
         leading=request.leading,
         dropped=tuple(request.leading + at for at in request.orphans),
-        profile=profile,
+        profile=request.given,
         sent=Sent(
             request.history.end, kept.number, request.model, revision - 1 if is_known else revision, request.clock
         ),

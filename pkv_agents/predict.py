@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from .breakpoints import plan_breakpoints
-from .cachesim import CacheOutcome, CacheRequest, CacheSim, Encode, cache_request, characters
+from .cachesim import CacheRequest, CacheSim, Encode, cache_request, characters
 from .messages import Message
-from .turnplan import TurnPlan
+from .turnplan import Previous, TurnPlan
 from .wire import wire
 
 
@@ -59,12 +59,11 @@ def predict(
         cache.
     """
     sim = CacheSim(plan.profile)
-    before = plan.previous
+    before, now, gap = plan.previous, plan.sent.at, 0.0
     if before is not None:
-        sim.run(_request(_earlier(plan), messages[: plan.leading + before.after], encode, 0.0))
-    known = before is not None and before.at is not None and plan.sent.at is not None
-    gap = (plan.sent.at - before.at).total_seconds() if known else 0.0  # pyright: ignore[reportOptionalOperand, reportOptionalMemberAccess] (known)
-    outcome: CacheOutcome = sim.run(_request(plan, messages, encode, max(0.0, gap)))
+        sim.run(_request(_earlier(plan, before), messages[: plan.leading + before.after], encode, 0.0))
+        gap = (now - before.at).total_seconds() if now is not None and before.at is not None else 0.0
+    outcome = sim.run(_request(plan, messages, encode, max(0.0, gap)))
     return Prediction(outcome.read, outcome.written, outcome.fresh, method)
 
 
@@ -74,10 +73,8 @@ def _request(plan: TurnPlan, messages: Sequence[Message], encode: Encode, at: fl
     return cache_request(sent, breakpoints=marks, at=at, encode=encode)
 
 
-def _earlier(plan: TurnPlan) -> TurnPlan:
+def _earlier(plan: TurnPlan, before: Previous) -> TurnPlan:
     """The plan of the request before, as far as this one repeats it."""
-    before = plan.previous
-    assert before is not None
     end = plan.leading + before.after
     kept = (it for it in plan.insertions if it.after <= end and it.revision <= before.revision and not it.is_new)
     return replace(plan, system=before.system, insertions=tuple(kept))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from ._reasons import FIELD_HIDDEN
 from .anchors import digest
 from .errors import ConflictError
-from .ledger import MAX_EPOCHS, MAX_SENT, Ledger, Sent
+from .ledger import MAX_EPOCHS, MAX_SENT, Epoch, Ledger, Sent
 from .messages import Message
 from .turnplan import TurnPlan
 
@@ -31,7 +31,7 @@ def commit(ledger: Ledger | None, plan: TurnPlan, *, answer: Message | None = No
     if ledger is not None and plan.id == current.last != plan.base:
         return current
     sent = replace(plan.sent, answer=digest(answer)) if answer is not None else plan.sent
-    if ledger is not None and plan.id == plan.base:
+    if ledger is not None and plan.id == plan.base and _knows(current, plan.epoch):
         return replace(current, sent=_with_sent(current, sent))
     if plan.base != current.last:
         raise ConflictError("another turn was recorded between plan and commit; plan again from the current ledger")
@@ -44,6 +44,15 @@ def commit(ledger: Ledger | None, plan: TurnPlan, *, answer: Message | None = No
         last=plan.id,
         epochs=(*epochs, plan.epoch)[-MAX_EPOCHS:],
         sent=_with_sent(current, sent),
+        refused=current.refused,
+    )
+
+
+def _knows(ledger: Ledger, epoch: Epoch) -> bool:
+    """Whether an epoch is one of this ledger's, though errata may have been added to it since."""
+    return any(
+        (known.number, known.tag, known.baseline_text) == (epoch.number, epoch.tag, epoch.baseline_text)
+        for known in ledger.epochs
     )
 
 

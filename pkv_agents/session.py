@@ -37,6 +37,7 @@ from .notices import Notice
 from .patch import apply_patch
 from .planning import plan
 from .profiles import GENERIC, Profile
+from .refusals import system_refused, without_system
 from .snapshots import Snapshot
 from .state import TrackedState
 from .turnplan import TurnPlan
@@ -246,6 +247,29 @@ class AgentSession(Generic[StateT]):
         _, messages, state = known
         again = self._plan(messages, state, plan.profile, plan.sent.model)
         return again if wire(again, messages) == wire(plan, messages) else None
+
+    def without_system(self, plan: TurnPlan) -> TurnPlan:
+        """Plan a request anew after its model refused a system turn in it; remembered for the session.
+
+        Args:
+            plan: The plan of the refused request (`pkv_agents.refuses_system` tells whether it was).
+
+        Returns:
+            The same request with its errata on user and tool messages.
+
+        Raises:
+            SessionError: The plan is not one of this session that waits for its answer.
+        """
+        with self._lock:
+            known = self._open.pop(id(plan), None)
+            if known is None:
+                raise SessionError("this plan is not waiting for an answer in this session; plan the request again")
+            _, messages, state = known
+            self._saved.ledger = without_system(self._saved.ledger, plan.sent.model)
+            made = self._plan(messages, state, plan.profile, plan.sent.model)
+            self._open[id(made)] = (made, messages, state)
+        self._board.tell(system_refused(plan.sent.model), made.epoch.number)
+        return made
 
     def rebase(self, reason: str = "requested") -> None:
         """Begin a new epoch with the next request that succeeds.

@@ -1,4 +1,4 @@
-"""Answers asked for again, edits, trims: what a conversation that is not a straight line does to its errata (I1, I7)."""
+"""Answers asked for again, edits, trims: what a conversation that is no straight line does to its errata (I1, I7)."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class TestOrphans:
 
     def test_a_result_of_another_call_is_an_orphan(self) -> None:
         talk = Talk()
-        talk.messages = self.history()[:3] + [Message("tool", "whose?", tool_call_id="z")]
+        talk.messages = [*self.history()[:3], Message("tool", "whose?", tool_call_id="z")]
         made = talk.plan()
         assert made.dropped == (3,)
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, cast
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain.agents.middleware.types import ExtendedModelResponse, ToolCallRequest
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
@@ -28,10 +28,12 @@ from langchain_pkv._messages import head, head_text, join_instructions, place, t
 from langchain_pkv._profiles import model_name, model_profile
 from langchain_pkv._sent import NOT_SENT, SentMessages, was_sent, watched
 from langchain_pkv._state import graph_state, read_state
+from langchain_pkv._turn import NO_LEDGER, ModelCall, Turn, cause
 from langchain_pkv._usage import usage_of
 from langchain_pkv.stateful import StatefulChatModel
 from pkv_agents import (
     DEFAULT_POLICY,
+    Ledger,
     LedgerError,
     Notice,
     Profile,
@@ -41,41 +43,19 @@ from pkv_agents import (
     StateError,
     StrictNoticeError,
     TrackedState,
-    TurnPlan,
     Usage,
     check_tag,
     commit,
     plan,
+    refuses_system,
+    system_refused,
+    without_system,
 )
 
 _log = logging.getLogger("pkv_agents")
 
 ToolResult = ToolMessage | Command[Any]
 StateSource = TrackedState | Callable[[Runtime[Any]], TrackedState]
-
-
-@dataclass(frozen=True, slots=True)
-class ModelCall:
-    """One model call that succeeded, for reports.
-
-    Attributes:
-        plan: What was decided for it.
-        usage: What the provider reported; None when it reported nothing.
-        messages: What was sent, the head first.
-        answer: What came back.
-    """
-
-    plan: TurnPlan
-    usage: Usage | None
-    messages: tuple[BaseMessage, ...]
-    answer: tuple[BaseMessage, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Turn:
-    plan: TurnPlan
-    record: LedgerRecord | None
-    request: ModelRequest[Any]
 
 
 class StateMiddleware(AgentMiddleware[Any, Any, Any]):
@@ -150,8 +130,15 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> ExtendedModelResponse[Any]:
         """Plan, call the model, commit."""
         turn = self._prepare(request)
-        with watched() as sent:
-            response = handler(turn.request)
+        try:
+            with watched() as sent:
+                response = handler(turn.request)
+        except Exception as error:
+            if not refuses_system(error, turn.plan):
+                raise
+            turn = self._prepare(request, refused_by=model_name(request.model))
+            with watched() as sent:
+                response = handler(turn.request)
         return self._finish(turn, response, sent)
 
     async def awrap_model_call(
@@ -159,19 +146,30 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> ExtendedModelResponse[Any]:
         """Plan, call the model, commit."""
         turn = self._prepare(request)
-        with watched() as sent:
-            response = await handler(turn.request)
+        try:
+            with watched() as sent:
+                response = await handler(turn.request)
+        except Exception as error:
+            if not refuses_system(error, turn.plan):
+                raise
+            turn = self._prepare(request, refused_by=model_name(request.model))
+            with watched() as sent:
+                response = await handler(turn.request)
         return self._finish(turn, response, sent)
 
-    def _prepare(self, request: ModelRequest[Any]) -> _Turn:
+    def _prepare(self, request: ModelRequest[Any], refused_by: str | None = None) -> Turn:
         if isinstance(request.model, StatefulChatModel):
             raise SessionError("the agent's model is wrapped by with_state already: use StateMiddleware or with_state")
         values = cast("Mapping[str, Any]", request.state)
         record = self._record(values)
+        if refused_by is not None:
+            self._report(system_refused(refused_by))
+            known = record if record is not None else LedgerRecord(Ledger(), Usage(), 0)
+            record = replace(known, ledger=without_system(known.ledger, refused_by))
         messages = request.messages
         core = to_core(messages)
         if record is None and any(message.role == "assistant" for message in core):
-            self._report(_NO_LEDGER)
+            self._report(NO_LEDGER)
         own = [request.system_message] if request.system_message is not None else []
         turn_plan = plan(
             record.ledger if record else None,
@@ -187,16 +185,16 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
         )
         told = record.told if record else ()
         for notice in turn_plan.notices:
-            if _cause(turn_plan, notice) not in told:
+            if cause(turn_plan, notice) not in told:
                 self._report(notice)
         leading = cast("list[Any]", messages[: turn_plan.leading])
         sent = request.override(
             system_message=head(turn_plan, [*own, *leading], "" if own else self._instructions),
             messages=cast("list[Any]", place(turn_plan, messages, core)),
         )
-        return _Turn(turn_plan, record, sent)
+        return Turn(turn_plan, record, sent)
 
-    def _finish(self, turn: _Turn, response: ModelResponse[Any], sent: SentMessages) -> ExtendedModelResponse[Any]:
+    def _finish(self, turn: Turn, response: ModelResponse[Any], sent: SentMessages) -> ExtendedModelResponse[Any]:
         if not was_sent(turn.plan, sent):
             self._report(NOT_SENT)
             return ExtendedModelResponse(model_response=response)
@@ -205,7 +203,7 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
         total = old.usage + usage if old and usage else usage or (old.usage if old else Usage())
         answer = next((message for message in response.result if isinstance(message, AIMessage)), None)
         ledger = commit(old.ledger if old else None, turn.plan, answer=to_core([answer])[0] if answer else None)
-        causes = (_cause(turn.plan, notice) for notice in turn.plan.notices)
+        causes = (cause(turn.plan, notice) for notice in turn.plan.notices)
         told = tuple(dict.fromkeys((*(old.told if old else ()), *causes)))
         record = LedgerRecord(ledger, total, (old.calls if old else 0) + 1, told)
         if self._on_call is not None:
@@ -267,18 +265,3 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
             self._on_notice(notice)
         if self._strict and not notice.is_advice:
             raise StrictNoticeError(notice)
-
-
-def _cause(plan: TurnPlan, notice: Notice) -> str:
-    """A notice is reported once for each cause: its code and path in one epoch."""
-    return f"{plan.epoch.number}/{notice.code}/{notice.path}"
-
-
-_NO_LEDGER = Notice(
-    code="ledger_missing",
-    path="",
-    cost="the head is rendered anew for a conversation that is already under way",
-    mend="compile the agent with a checkpointer and call it with the thread's id, so that the ledger is kept; "
-    "for a thread that is older than this middleware there is nothing to do",
-    message="the conversation has answers but no ledger",
-)

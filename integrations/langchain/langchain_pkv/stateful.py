@@ -4,8 +4,7 @@ The caller owns the history and passes all of it with each call, as ever. The se
 was told; it plans each request, and it is committed only after the call has succeeded: after the last chunk, when the
 call streams. A stream that is given up leaves the erratum pending.
 
-The session is always explicit: one `AgentSession`, or a resolver that picks one by the run's config. There is no
-default to share by accident.
+The session is always explicit: an `AgentSession`, or a resolver by the run's config; none is shared by accident.
 """
 
 from __future__ import annotations
@@ -15,18 +14,17 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, SystemMessage
-from langchain_core.messages.ai import UsageMetadata, add_ai_message_chunks, add_usage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig, RunnableParallel, RunnableSequence
 from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool
 from pydantic import Field
 
-from langchain_pkv._messages import head, place, to_core
+from langchain_pkv._calls import PlannedCall, answer_of, joined_answer, usage_of_chunks, usage_of_result
+from langchain_pkv._messages import to_core
 from langchain_pkv._profiles import model_name, model_profile
-from langchain_pkv._usage import usage_of
-from pkv_agents import AgentSession, Message, MissingSessionKeyError, SessionError, TurnPlan, Usage
+from pkv_agents import AgentSession, MissingSessionKeyError, SessionError, refuses_system
 
 SessionSource = AgentSession[Any] | Callable[[RunnableConfig], AgentSession[Any]]
 
@@ -159,17 +157,15 @@ class StatefulChatModel(BaseChatModel):
 
     # The call itself.
 
-    def _plan(self, messages: Sequence[BaseMessage]) -> tuple[AgentSession[Any], TurnPlan, list[BaseMessage]]:
+    def _plan(self, messages: Sequence[BaseMessage]) -> PlannedCall:
         session = cast("AgentSession[Any]", self._for_run(None).session)
-        core = to_core(messages)
-        name = model_name(self.inner)
+        core, name = to_core(messages), model_name(self.inner)
         if session.own_profile is not None:
             plan = session.plan(core, model=name)
         else:
             profile, notices = model_profile(self.inner)
             plan = session.plan(core, profile=profile, model=name, notices=notices)
-        own = cast("list[SystemMessage]", messages[: plan.leading])
-        return session, plan, [head(plan, own, session.instructions), *place(plan, messages, core)]
+        return PlannedCall.of(session, plan, messages)
 
     def _generate(
         self,
@@ -178,10 +174,15 @@ class StatefulChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        session, plan, sent = self._plan(messages)
-        result = self.inner._generate(sent, stop=stop, run_manager=run_manager, **kwargs)
-        answer = _answer(result.generations[0].message if result.generations else None)
-        session.commit(plan, _usage(result), answer=answer, on_conflict="report")
+        call = self._plan(messages)
+        try:
+            result = self.inner._generate(call.sent, stop=stop, run_manager=run_manager, **kwargs)
+        except Exception as error:
+            if not refuses_system(error, call.plan):
+                raise
+            call = call.in_the_other_form()
+            result = self.inner._generate(call.sent, stop=stop, run_manager=run_manager, **kwargs)
+        call.succeeded(usage_of_result(result), answer_of(result))
         return result
 
     async def _agenerate(
@@ -191,10 +192,15 @@ class StatefulChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        session, plan, sent = self._plan(messages)
-        result = await self.inner._agenerate(sent, stop=stop, run_manager=run_manager, **kwargs)
-        answer = _answer(result.generations[0].message if result.generations else None)
-        session.commit(plan, _usage(result), answer=answer, on_conflict="report")
+        call = self._plan(messages)
+        try:
+            result = await self.inner._agenerate(call.sent, stop=stop, run_manager=run_manager, **kwargs)
+        except Exception as error:
+            if not refuses_system(error, call.plan):
+                raise
+            call = call.in_the_other_form()
+            result = await self.inner._agenerate(call.sent, stop=stop, run_manager=run_manager, **kwargs)
+        call.succeeded(usage_of_result(result), answer_of(result))
         return result
 
     def _stream(
@@ -204,14 +210,21 @@ class StatefulChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        session, plan, sent = self._plan(messages)
-        usage: UsageMetadata | None = None
-        parts: list[BaseMessage] = []
-        for chunk in self.inner._stream(sent, stop=stop, run_manager=run_manager, **kwargs):
-            usage = _add(usage, chunk)
-            parts.append(chunk.message)
+        call, chunks = self._plan(messages), list[ChatGenerationChunk]()
+        stream = self.inner._stream(call.sent, stop=stop, run_manager=run_manager, **kwargs)
+        try:
+            chunk = next(stream, None)
+        except Exception as error:
+            if not refuses_system(error, call.plan):
+                raise
+            call = call.in_the_other_form()
+            stream = self.inner._stream(call.sent, stop=stop, run_manager=run_manager, **kwargs)
+            chunk = next(stream, None)
+        while chunk is not None:
+            chunks.append(chunk)
             yield chunk
-        session.commit(plan, usage, answer=_joined(parts), on_conflict="report")
+            chunk = next(stream, None)
+        call.succeeded(usage_of_chunks(chunks), joined_answer(chunks))
 
     async def _astream(
         self,
@@ -220,14 +233,21 @@ class StatefulChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        session, plan, sent = self._plan(messages)
-        usage: UsageMetadata | None = None
-        parts: list[BaseMessage] = []
-        async for chunk in self.inner._astream(sent, stop=stop, run_manager=run_manager, **kwargs):
-            usage = _add(usage, chunk)
-            parts.append(chunk.message)
+        call, chunks = self._plan(messages), list[ChatGenerationChunk]()
+        stream = self.inner._astream(call.sent, stop=stop, run_manager=run_manager, **kwargs)
+        try:
+            chunk = await anext(stream, None)
+        except Exception as error:
+            if not refuses_system(error, call.plan):
+                raise
+            call = call.in_the_other_form()
+            stream = self.inner._astream(call.sent, stop=stop, run_manager=run_manager, **kwargs)
+            chunk = await anext(stream, None)
+        while chunk is not None:
+            chunks.append(chunk)
             yield chunk
-        session.commit(plan, usage, answer=_joined(parts), on_conflict="report")
+            chunk = await anext(stream, None)
+        call.succeeded(usage_of_chunks(chunks), joined_answer(chunks))
 
     # What LangChain asks a model about itself is the inner model's answer.
 
@@ -278,27 +298,3 @@ class StatefulChatModel(BaseChatModel):
         if isinstance(runnable, RunnableParallel):
             return RunnableParallel({key: self._rebound(step) for key, step in runnable.steps__.items()})
         return runnable
-
-
-def _answer(message: BaseMessage | None) -> Message | None:
-    return to_core([message])[0] if isinstance(message, AIMessage) else None
-
-
-def _joined(parts: Sequence[BaseMessage]) -> Message | None:
-    """The answer that LangChain makes of a stream's chunks."""
-    chunks = [part for part in parts if isinstance(part, AIMessageChunk)]
-    return _answer(add_ai_message_chunks(chunks[0], *chunks[1:])) if chunks else None
-
-
-def _usage(result: ChatResult) -> Usage | None:
-    return usage_of([generation.message for generation in result.generations])
-
-
-def _add(usage: UsageMetadata | None, chunk: ChatGenerationChunk) -> UsageMetadata | None:
-    message = chunk.message
-    reported = message.usage_metadata if isinstance(message, AIMessage) else None
-    if not reported:
-        return usage
-    # A chunk that names the input again restates all of it; else the chunks are parts (Anthropic's start and delta).
-    restates = usage is not None and usage["input_tokens"] and reported["input_tokens"]
-    return reported if restates else add_usage(usage, reported)
