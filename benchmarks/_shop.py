@@ -106,15 +106,17 @@ class Words:
 
 def new_state(words: Words, *, large: bool, clock: bool) -> TrackedState:
     """The state at the start."""
-    now = {"now": START} if clock else {}
     if not large:
         names = ("customer", "tier", "city", "order_id", "carrier", "eta", "refund", "ticket", "note")
         made = {name: f"{words.word()} {words.word()}" for name in names}
-        return (SmallWithClock if clock else Small)(order_status=STATUSES[0], **made, **now)
+        made["order_status"] = STATUSES[0]
+        return SmallWithClock(**made, now=START) if clock else Small(**made)
     texts = {name: f"{words.word()} {words.word()}" for name in Customer.model_fields if name != "points"}
     orders = [new_order(4400 + number, words) for number in range(ORDERS)]
     customer = Customer(points=120, **texts)
-    return (LargeWithClock if clock else Large)(customer=customer, orders=orders, **now)
+    if clock:
+        return LargeWithClock(customer=customer, orders=orders, now=START)
+    return Large(customer=customer, orders=orders)
 
 
 def new_order(number: int, words: Words) -> Order:
@@ -128,7 +130,7 @@ def new_order(number: int, words: Words) -> Order:
 
 
 def assignments(state: TrackedState, words: Words) -> list[Callable[[str], None]]:
-    """What may change: each takes a new text. The most likely first, as in life."""
+    """What may change, each by a new text: six fields, or three busy orders and some of their lines."""
 
     def field_of(owner: object, name: str) -> Callable[[str], None]:
         return lambda text: setattr(owner, name, text)

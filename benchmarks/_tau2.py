@@ -14,12 +14,12 @@ from pathlib import Path
 from random import Random
 from typing import Annotated, Any, cast
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from benchmarks._frame import BenchmarkError
 from benchmarks._shop import Words
 from benchmarks._traces import Step, Trace, step_of
-from pkv_agents import KeyedList, Message, ToolCall, Tracked, TrackedState
+from pkv_agents import Message, ToolCall, Tracked, TrackedState
 
 FILES = ("db.json", "policy.md", "tools.json", "tasks.json")
 
@@ -60,7 +60,7 @@ class Order(BaseModel):
     order_id: str
     status: str
     address: Address
-    items: Annotated[KeyedList[Item], Tracked(key="line")]
+    items: Annotated[list[Item], Tracked(key="line")]
     tracking: list[str]
     payments: list[Payment]
     cancel_reason: str | None = None
@@ -86,8 +86,8 @@ class Retail(TrackedState):
     name: str
     email: str
     address: Address
-    payment_methods: Annotated[KeyedList[PaymentMethod], Tracked(key="id")]
-    orders: Annotated[KeyedList[Order], Tracked(key="order_id")] = Field(default_factory=KeyedList[Order])
+    payment_methods: Annotated[list[PaymentMethod], Tracked(key="id")]
+    orders: Annotated[list[Order], Tracked(key="order_id")]
 
 
 class Shop:
@@ -132,7 +132,7 @@ class Shop:
         items = [Item(line=line, **item) for line, item in enumerate(order["items"], start=1)]
         tracking = [number for sent in order["fulfillments"] for number in sent["tracking_id"]]
         known = {name: order[name] for name in ("order_id", "status", "address")}
-        return Order(items=KeyedList.of(items, "line"), tracking=tracking, payments=order["payment_history"], **known)
+        return Order(items=items, tracking=tracking, payments=order["payment_history"], **known)
 
     def owner(self, actions: list[Any]) -> str | None:
         """Whose task it is: the customer of what it changes; None when nothing known is changed."""
@@ -208,14 +208,19 @@ def act(state: Retail, action: Mapping[str, Any], shop: Shop) -> None:
     name, asked = action["name"], action["arguments"]
     if name == "modify_user_address":
         state.address = _address(asked)
-    order = state.orders.get(asked.get("order_id", ""))
+    order = order_of(state, asked)
     if name in ORDER_ACTIONS and order is not None:
         ORDER_ACTIONS[name](state, order, asked, shop)
 
 
+def order_of(state: Retail, asked: Mapping[str, Any]) -> Order | None:
+    """The customer's order that a call is about."""
+    return next((order for order in state.orders if order.order_id == asked.get("order_id")), None)
+
+
 def result_of(state: Retail, action: Mapping[str, Any], words: Words) -> str:
     """What a tool answers: the order or the customer it is about, or something of a usual length."""
-    order = state.orders.get(action["arguments"].get("order_id", ""))
+    order = order_of(state, action["arguments"])
     if order is not None:
         return order.model_dump_json(exclude_none=True)
     if action["name"] == "get_user_details":

@@ -21,6 +21,15 @@ from pkv_agents import Message, Snapshot, ToolCall, TrackedState, snapshot
 POLICY_TOKENS, TOOLS_TOKENS = 2200, 1500
 SHORT, LONG = 6, 40
 
+Changes = Literal["rare", "frequent"]
+Values = Literal["recurring", "distinct"]
+Size = Literal["small", "large"]
+Gaps = Literal["warm", "cold"]
+CHANGES: tuple[Changes, ...] = ("rare", "frequent")
+VALUES: tuple[Values, ...] = ("recurring", "distinct")
+STATES: tuple[Size, ...] = ("small", "large")
+GAPS: tuple[Gaps, ...] = ("warm", "cold")
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -81,11 +90,11 @@ class Cell:
         clock: The state tells the time, to the minute.
     """
 
-    changes: Literal["rare", "frequent"]
-    values: Literal["recurring", "distinct"]
+    changes: Changes
+    values: Values
     turns: int
-    state: Literal["small", "large"]
-    gaps: Literal["warm", "cold"] = "warm"
+    state: Size
+    gaps: Gaps = "warm"
     clock: bool = False
 
     @property
@@ -97,8 +106,8 @@ class Cell:
 
 def cells() -> tuple[Cell, ...]:
     """All cells; those with a clock vary only in what matters to it."""
-    plain = product(("rare", "frequent"), ("recurring", "distinct"), (SHORT, LONG), ("small", "large"), ("warm", "cold"))
-    timed = product(("rare", "frequent"), ("distinct",), (SHORT, LONG), ("small", "large"), ("warm",), (True,))
+    plain = product(CHANGES, VALUES, (SHORT, LONG), STATES, GAPS)
+    timed = product(CHANGES, VALUES[1:], (SHORT, LONG), STATES, GAPS[:1], (True,))
     return (*(Cell(*cell) for cell in plain), *(Cell(*cell) for cell in timed))
 
 

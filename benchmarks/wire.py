@@ -2,18 +2,18 @@
 
     python -m benchmarks.wire [--quick] [--json FILE] [--rendering json|lines] [--tau2 DIR]
 
-Whole conversations of an agent with tools are sent, request by request, to a simulated cache of each provider. Five arms
-put the state in five places (`_placements` says which, and where cache markers stand). A cell is a kind of conversation:
-changes rare or frequent, values that recur or never do, 6 or 40 turns, ten fields or a customer with a dozen orders,
-answers within a minute or some after hours, with a clock or without. Costs are in full-priced input tokens; where a
-profile has no price (a server of one's own) a cached token costs nothing, so that the cost is what is computed.
+Whole conversations of an agent with tools are sent, request by request, to a simulated cache of each provider. Five
+arms put the state in five places (`_placements` says which, and where cache markers stand). A cell is a kind of
+conversation: changes rare or frequent, values that recur or never do, 6 or 40 turns, ten fields or a customer with a
+dozen orders, answers within a minute or some after an hour, with a clock or without. Costs are in full-priced input
+tokens; where a profile has no price (a server of one's own) a cached token costs nothing: the cost is what is computed.
 
 The target for `ours`: at most 1 % above the best arm over all cells together, and at most 10 % in any one cell. Every
-cell that another arm wins by more than 1 % is listed, with what ours pays for there: rebases, so many tokens more in the
-head of a conversation, or so many more in the history of a request.
+cell that another arm wins by more than 1 % is listed, with what ours pays for there: rebases, so many tokens more in
+the head of a conversation, or so many more in the history of a request.
 
-`--tau2` adds a cell of real data: a folder with the db.json, policy.md, tools.json and tasks.json of tau2-bench's retail
-domain. The state is the customer's profile and orders; a task's own actions change it.
+`--tau2` adds a cell of real data: a folder with the db.json, policy.md, tools.json and tasks.json of tau2-bench's
+retail domain. The state is the customer's profile and orders; a task's own actions change it.
 
 Last: what a change costs in characters beside a text diff, and how far a transcript grows over 300 of them.
 """
@@ -244,10 +244,10 @@ def report_appended(ways: Sequence[Wording], points: Sequence[Growth]) -> None:
     say()
     say("Characters appended to tell one change a turn, in 12 orders of 4 lines each")
     headers = ["", "changes", "a change", "longest line", "wrapper", "deep", "deep and named"]
-    lines = [
-        (way.way, way.changes, f"{way.per_change:.1f}", way.longest_line or "", way.wrapper or "", way.deep, way.deep_named)
-        for way in ways
-    ]
+    lines: list[list[object]] = []
+    for way in ways:
+        around = [way.longest_line or "", way.wrapper or ""]
+        lines.append([way.way, way.changes, f"{way.per_change:.1f}", *around, way.deep, way.deep_named])
     say(table(headers, lines))
     say()
     say("Characters of errata in the request as changes go on")

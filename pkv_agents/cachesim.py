@@ -6,9 +6,9 @@ Three kinds of cache are known; which one, and with which numbers, is data of th
   Gemini's implicit cache is taken for one, too: it gives no guarantee, so what is read here is the most it may read.
 - *Slots*: each slot holds the last prompt it served, and nothing else (llama.cpp).
 - *Marked*: prefixes are kept that end at a breakpoint. Anthropic looks a few content blocks back from each breakpoint
-  of a request. OpenAI from GPT-5.6 puts a breakpoint at the end of the newest message by itself, writes the latest four,
-  and finds an earlier one exactly, however many blocks back, among the latest 80; that earlier implicit breakpoints
-  count among them is read from its documentation and was not tried.
+  of a request. OpenAI from GPT-5.6 puts a breakpoint at the end of the newest message by itself, writes the latest
+  four, and finds an earlier one exactly, however many blocks back, among the latest 80. That implicit ones of earlier
+  requests count among those is how its documentation reads; it was not tried.
 
 What a model generates is not kept before it comes back as input. Nothing here asks a provider: it is arithmetic, for
 plans, benchmarks and tests.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import wire as benchmark
+import benchmarks.wire as benchmark
 from benchmarks._appended import growth, wordings
 from benchmarks._frame import read_json
 from benchmarks._placements import ARMS, Encoder, Sent, Setting, state_text

@@ -118,7 +118,7 @@ def test_what_an_action_changes(folder: Path, name: str, asked: dict[str, Any], 
     state = shop.state("ann_1")
     before = snapshot(state)
     act(state, {"name": name, "arguments": asked}, shop)
-    prefix = f"orders[\"{asked['order_id']}\"]." if "order_id" in asked else ""
+    prefix = f'orders["{asked["order_id"]}"].' if "order_id" in asked else ""
     assert {change.path.removeprefix(prefix) for change in diff(before, snapshot(state))} == paths
 
 
