@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Protocol, cast, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 from .errors import LedgerError
 from .ledger import Ledger
@@ -13,6 +13,8 @@ from .usage import Usage
 FORMAT = "pkv-agents/session"
 RECORD_VERSION = 1
 """The version of the record around the ledger; the ledger has one of its own."""
+
+_USAGE_TEXTS = frozenset({"estimated_by", "reported_cost"})
 
 MAX_SHOWN = 80
 """Characters of a key that a message shows."""
@@ -137,12 +139,6 @@ def decode_record(key: str, stored: StoredSession) -> SessionRecord:
     )
 
 
-def read_record(key: str, stored: StoredSession) -> tuple[Ledger | None, Usage, int]:
-    """The ledger, usage and number of turns in a record; see `decode_record`."""
-    record = decode_record(key, stored)
-    return record.ledger, record.usage, record.turns
-
-
 def shown(key: str) -> str:
     """A key as messages show it: quoted, and no longer than a line."""
     return repr(key) if len(key) <= MAX_SHOWN else f"{key[:MAX_SHOWN]!r}... ({len(key)} characters)"
@@ -152,12 +148,12 @@ def _decode_usage(where: str, data: object) -> Usage:
     if not isinstance(data, Mapping):
         raise LedgerError(f"{where} is damaged: usage is a {type(data).__name__}; nothing was changed")
     counts = cast("Mapping[str, object]", data)
-    known: dict[str, int | None] = {}
-    for name in (part.name for part in fields(Usage)):
-        count = counts.get(name)
-        if count is not None and (not isinstance(count, int) or isinstance(count, bool)):
-            raise LedgerError(f"{where} is damaged: usage.{name} is a {type(count).__name__}; nothing was changed")
-        known[name] = count
-    if counts.keys() - known.keys():
-        raise LedgerError(f"{where} counts usage that this library does not know; update pkv-agents; nothing changed")
-    return Usage(**known)
+    kinds = {part.name: str if part.name in _USAGE_TEXTS else int for part in fields(Usage)}
+    for name, value in counts.items():
+        if name not in kinds:
+            raise LedgerError(
+                f"{where} counts usage that this library does not know; update pkv-agents; nothing changed"
+            )
+        if value is not None and (not isinstance(value, kinds[name]) or isinstance(value, bool)):
+            raise LedgerError(f"{where} is damaged: usage.{name} is a {type(value).__name__}; nothing was changed")
+    return Usage(**cast("dict[str, Any]", {name: value for name, value in counts.items() if value is not None}))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, SystemMessage
-from langchain_core.messages.ai import UsageMetadata, add_ai_message_chunks, add_usage
+from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 
 from langchain_pkv._messages import head, place, to_core
