@@ -8,7 +8,8 @@ from ._report import SessionReport, TurnRecord
 from ._stored import SessionStore, StoredSession
 from ._walk import snapshot
 from .anchors import Anchor
-from .breakpoints import Breakpoint, plan_breakpoints
+from .breakpoints import Breakpoint, BreakpointPlan, apply_breakpoints, plan_breakpoints
+from .cachekeys import cache_key, shards_for
 from .cachesim import CacheOutcome, CacheRequest, CacheSim, cache_request
 from .diff import Change, diff, fold
 from .errata import DEFAULT_STYLE, ErrataStyle, check_tag, new_tag, render_baseline, render_erratum
@@ -31,6 +32,7 @@ from .errors import (
     StoreError,
     StrictNoticeError,
     TemplateError,
+    ToolError,
     UnknownKeyError,
     UnsupportedModelError,
 )
@@ -44,14 +46,26 @@ from .notices import Notice
 from .patch import REMOVE, apply_patch
 from .planning import plan
 from .predict import Prediction, predict
-from .profiles import ANTHROPIC, ANTHROPIC_MID_SYSTEM, GENERIC, LOCAL, OPENAI, OPENAI_5_6, Profile, profile_for
+from .profiles import (
+    ANTHROPIC,
+    ANTHROPIC_MID_SYSTEM,
+    GENERIC,
+    LOCAL,
+    OPENAI,
+    OPENAI_5_6,
+    Profile,
+    Ttl,
+    minimum_notice,
+    profile_for,
+)
 from .recording import commit
 from .refusals import refuses_system, system_refused, without_system
 from .session import AgentSession
 from .snapshots import LeafMeta, Snapshot
 from .state import TrackedState
 from .stores import MemoryStore, SQLiteStore
-from .tokens import estimate_tokens
+from .tokens import TokenCounter, Tokenizer, estimate_message_tokens, estimate_tokens, token_counter
+from .tools import ToolSpec, canonical_tool, order_tools, sorted_arguments, tool_json
 from .turnplan import Insertion, Previous, TurnPlan
 from .usage import Usage, normalise_usage
 from .wire import append_text, wire, wire_new
@@ -63,6 +77,7 @@ __all__ = [
     "AgentSession",
     "Anchor",
     "Breakpoint",
+    "BreakpointPlan",
     "CacheOutcome",
     "CacheRequest",
     "CacheSim",
@@ -119,10 +134,15 @@ __all__ = [
     "StoredSession",
     "StrictNoticeError",
     "TemplateError",
+    "TokenCounter",
+    "Tokenizer",
     "ToldChange",
     "ToolCall",
+    "ToolError",
+    "ToolSpec",
     "Tracked",
     "TrackedState",
+    "Ttl",
     "TurnPlan",
     "TurnRecord",
     "UnknownKeyError",
@@ -131,17 +151,23 @@ __all__ = [
     "Usage",
     "Volatile",
     "append_text",
+    "apply_breakpoints",
     "apply_patch",
+    "cache_key",
     "cache_request",
+    "canonical_tool",
     "check_tag",
     "commit",
     "diff",
+    "estimate_message_tokens",
     "estimate_tokens",
     "explain",
     "fold",
+    "minimum_notice",
     "neutralise",
     "new_tag",
     "normalise_usage",
+    "order_tools",
     "plan",
     "plan_breakpoints",
     "predict",
@@ -149,8 +175,12 @@ __all__ = [
     "refuses_system",
     "render_baseline",
     "render_erratum",
+    "shards_for",
     "snapshot",
+    "sorted_arguments",
     "system_refused",
+    "token_counter",
+    "tool_json",
     "wire",
     "wire_new",
     "without_system",

@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from .errors import MessageError
 from .messages import Message, Part
@@ -23,8 +23,9 @@ _HASH_LENGTH = 24
 _CHUNK = 64
 """Messages that are joined at a time: few enough to stay in the processor's cache."""
 
-# Parts carry markers and ids beside their content; those may differ between two sendings of one message.
+# Parts carry markers and ids beside their content, or are markers; those may differ between two sendings.
 _NOT_CONTENT = frozenset({"cache_control", "prompt_cache_breakpoint", "id", "index", "annotations"})
+_POINTS = frozenset({"cachePoint", "cache_point"})
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode
 
 
@@ -150,10 +151,20 @@ def _frame(message: Message) -> str:
 def _parts(content: str | tuple[Part, ...]) -> str | list[dict[str, object]]:
     if isinstance(content, str):
         return content
-    parts = [{name: value for name, value in part.items() if name not in _NOT_CONTENT} for part in content]
+    parts = [_content(part) for part in content if not _POINTS & part.keys()]
     if len(parts) == 1 and parts[0].keys() == {"type", "text"} and parts[0]["type"] == "text":
         return str(parts[0]["text"])
     return parts
+
+
+def _content(part: Part) -> dict[str, object]:
+    """A part without markers; a tool result holds parts of its own."""
+    kept = {name: value for name, value in part.items() if name not in _NOT_CONTENT}
+    inner = kept.get("content")
+    if isinstance(inner, list):
+        items = cast("list[object]", inner)
+        kept["content"] = [_content(cast(Part, item)) if isinstance(item, Mapping) else item for item in items]
+    return kept
 
 
 ROOT = read_history(()).end

@@ -11,6 +11,7 @@
     |-- ProfileError                      a provider profile that contradicts itself
     |-- StoreError                        a session store that failed
     |-- MessageError (ValueError)         a message that no provider would accept
+    |-- ToolError (ValueError)            a tool spec that no provider would accept
     |-- ModelError                        local models
     |   |-- UnsupportedModelError         an architecture or cache whose KV cannot be handled exactly
     |   |-- TemplateError                 a chat template that is missing or cannot carry the conversation
@@ -82,6 +83,10 @@ class StoreError(PkvError):
 
 class MessageError(PkvError, ValueError):
     """A message with an unknown role or with content that cannot be sent."""
+
+
+class ToolError(PkvError, ValueError):
+    """A tool without a name, declared twice, or with a schema that is not plain JSON data."""
 
 
 class ModelError(PkvError):

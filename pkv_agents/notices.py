@@ -19,6 +19,9 @@ The codes of the core:
 | `erratum_waits` | there is no legal place for the erratum in this request |
 | `system_refused` | the endpoint refused a system turn behind the head; the other carrier is used from here on |
 | `unknown_model` | no profile is known for the model, the cautious one is used |
+| `below_minimum` | the prompt is too short for the provider to cache anything of it |
+| `markers_dropped` | cache markers of the application were left out: too many, or on a block that takes none |
+| `marker_ttl` | a marker's lifetime was shortened: it stood behind a shorter one |
 | `commit_conflict` | another turn was recorded first; this one is told again on the next |
 | `store_failed` | the session could not be saved; it goes on in memory |
 """

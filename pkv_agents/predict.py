@@ -69,7 +69,7 @@ def predict(
 
 def _request(plan: TurnPlan, messages: Sequence[Message], encode: Encode, at: float) -> CacheRequest:
     sent = wire(plan, messages)
-    marks = {mark.message for mark in plan_breakpoints(sent, plan.profile)}
+    marks = {mark.message for mark in plan_breakpoints(sent, plan.profile).breakpoints}
     return cache_request(sent, breakpoints=marks, at=at, encode=encode)
 
 

@@ -11,12 +11,15 @@ from langchain_core.language_models import BaseChatModel
 
 from pkv_agents import Notice, Profile, profile_for
 
-
-def _is_elsewhere(model: BaseChatModel) -> bool:
-    """Whether a model of LangChain's OpenAI class talks to a server that is not OpenAI's or Azure's."""
-    base = getattr(model, "openai_api_base", None)
-    host = urlsplit(base).hostname or "" if isinstance(base, str) else ""
-    return bool(host) and not host.endswith(("openai.com", "azure.com"))
+# Who answers at an address that a model of LangChain's OpenAI class was given.
+_HOSTS = {
+    "openai.com": "openai",
+    "azure.com": "azure",
+    "openrouter.ai": "openrouter",
+    "deepseek.com": "deepseek",
+    "googleapis.com": "gemini",
+}
+_OPENAI_CLASS = ("openai", "azure")
 
 
 def model_profile(model: BaseChatModel) -> tuple[Profile, tuple[Notice, ...]]:
@@ -24,7 +27,7 @@ def model_profile(model: BaseChatModel) -> tuple[Profile, tuple[Notice, ...]]:
 
     A `LocalChatModel` brings its own, found by probing its chat template. For other models the provider and the model's
     name decide. LangChain's Anthropic class refuses a late system message unless its own profile allows one: there the
-    erratum goes into the user's or the tool's message.
+    erratum goes into the user's or the tool's message. LangChain's OpenAI class may let the server keep the history.
 
     Args:
         model: Any chat model.
@@ -37,15 +40,15 @@ def model_profile(model: BaseChatModel) -> tuple[Profile, tuple[Notice, ...]]:
         return model_profile(inner)
     params = cast("Mapping[str, Any]", model._get_ls_params())  # pyright: ignore[reportPrivateUsage]  # delegated by wrappers
     provider, name = str(params.get("ls_provider", "")), str(params.get("ls_model_name", ""))
-    if provider == "openai" and _is_elsewhere(model):
-        provider = (
-            "openai-compatible"  # a server of one's own: what its chat template does with a late system is unknown
-        )
-    profile, notices = profile_for(provider, name)
-    if provider == "anthropic" and profile.carrier == "system":
-        allowed = cast("Mapping[str, Any]", model.profile or {}).get("mid_conversation_system_messages")
-        if not allowed:
-            return replace(profile, carrier="user_suffix"), notices
+    overrides: dict[str, object] = {}
+    if provider in _OPENAI_CLASS:
+        provider = _provider_at(model, provider)
+        if getattr(model, "use_responses_api", None) is True and provider in _OPENAI_CLASS:
+            provider = f"{provider}_responses"
+            overrides = {"holds_history": True} if getattr(model, "use_previous_response_id", False) is True else {}
+    profile, notices = profile_for(provider, name, overrides=overrides)
+    if profile.system_slot == "before_assistant":
+        profile = _as_its_class_allows(model, profile)
     return profile, notices
 
 
@@ -56,3 +59,24 @@ def model_name(model: BaseChatModel) -> str:
         return model_name(inner)
     params = cast("Mapping[str, Any]", model._get_ls_params())  # pyright: ignore[reportPrivateUsage]  # delegated by wrappers
     return "/".join(str(params[name]) for name in ("ls_provider", "ls_model_name") if params.get(name))
+
+
+def _provider_at(model: BaseChatModel, provider: str) -> str:
+    """Who answers: the provider whose class it is, unless the class was given another's address."""
+    base = getattr(model, "openai_api_base", None)
+    host = urlsplit(base).hostname if isinstance(base, str) else None
+    if not host:
+        return provider
+    known = (name for domain, name in _HOSTS.items() if host == domain or host.endswith(f".{domain}"))
+    # At a server of one's own, what its chat template does with a late system message is unknown.
+    return next(known, "openai-compatible")
+
+
+def _as_its_class_allows(model: BaseChatModel, profile: Profile) -> Profile:
+    """Claude's profile, without what the LangChain class would refuse to send."""
+    allowed = cast("Mapping[str, Any]", model.profile or {})
+    if not allowed.get("mid_conversation_tools"):
+        profile = replace(profile, tool_changes=None)
+    if not allowed.get("mid_conversation_system_messages"):
+        profile = replace(profile, carrier="user_suffix")
+    return profile
