@@ -63,15 +63,7 @@ def _encode_epoch(epoch: Epoch) -> dict[str, object]:
                 "text": erratum.text,
                 "carrier": erratum.carrier,
                 "revision": erratum.revision,
-                "changes": [
-                    {
-                        "path": change.path,
-                        "kind": change.kind,
-                        "text": change.text,
-                        "leaves": [[path, text] for path, text in change.leaves],
-                    }
-                    for change in erratum.changes
-                ],
+                "changes": [_encode_change(change) for change in erratum.changes],
             }
             for erratum in epoch.errata
         ],
@@ -157,12 +149,29 @@ def _anchor(data: object, name: str, where: str) -> Anchor:
             raise LedgerError(f"the ledger is damaged: {where}.{name} is no anchor; nothing was changed")
 
 
+def _encode_change(change: Change) -> dict[str, object]:
+    encoded: dict[str, object] = {
+        "path": change.path,
+        "kind": change.kind,
+        "text": change.text,
+        "leaves": [[path, text] for path, text in change.leaves],
+    }
+    if change.edits:
+        encoded["edits"] = change.edits
+    if change.untrusted:
+        encoded["untrusted"] = True
+    return encoded
+
+
 def _decode_change(data: object, where: str) -> Change:
     kind = _get(data, "kind", str, where)
     if kind not in ("set", "remove"):
         raise LedgerError(f"the ledger is damaged at {where}: unknown kind {kind!r}")
     leaves = tuple(_pairs(data, "leaves", where))
-    return Change(_get(data, "path", str, where), cast(Any, kind), _get(data, "text", str, where), leaves)
+    record = cast("Mapping[str, object]", data)
+    edits = _get(data, "edits", str, where) if "edits" in record else ""
+    path, text = _get(data, "path", str, where), _get(data, "text", str, where)
+    return Change(path, cast(Any, kind), text, leaves, edits, record.get("untrusted") is True)
 
 
 def _get(data: object, name: str, kind: type[T], where: str) -> T:

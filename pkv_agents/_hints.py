@@ -3,19 +3,56 @@
 from __future__ import annotations
 
 import types
+from collections import deque
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from datetime import date, datetime
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import Annotated, Any, ClassVar, Final, NewType, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, JsonValue
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    EmailStr,
+    FutureDate,
+    FutureDatetime,
+    IPvAnyAddress,
+    IPvAnyInterface,
+    IPvAnyNetwork,
+    JsonValue,
+    NaiveDatetime,
+    PastDate,
+    PastDatetime,
+)
 from typing_extensions import TypeAliasType
 
 from ._scalars import SECRETS
 from .keyed import KeyedList
 
-LISTS: tuple[type, ...] = (list, tuple, KeyedList, Sequence)
+SEQUENCES = (list, tuple, deque)
+"""What a list can be at run time."""
+
+LISTS: tuple[type, ...] = (*SEQUENCES, KeyedList, Sequence)
 SETS: tuple[type, ...] = (set, frozenset, AbstractSet)
 DICTS: tuple[type, ...] = (dict, Mapping)
+
+# Classes that pydantic has for a type checker's sake: their values are of the plain type.
+_STANDS_FOR: dict[object, type] = {
+    AwareDatetime: datetime,
+    NaiveDatetime: datetime,
+    PastDatetime: datetime,
+    FutureDatetime: datetime,
+    PastDate: date,
+    FutureDate: date,
+    EmailStr: str,
+    IPvAnyAddress: IPv4Address,
+    IPvAnyInterface: IPv4Interface,
+    IPvAnyNetwork: IPv4Network,
+}
+
+
+def _plain_type(hint: object) -> Any:
+    return _STANDS_FOR.get(hint) if isinstance(hint, type) else None
 
 
 def unwrap(hint: Any) -> tuple[Any, list[object]]:
@@ -28,6 +65,8 @@ def unwrap(hint: Any) -> tuple[Any, list[object]]:
             hint, metadata = inner, metadata + more
         elif hint is JsonValue:
             return Any, metadata
+        elif (plain := _plain_type(hint)) is not None:
+            return plain, metadata
         elif isinstance(hint, (TypeAliasType, getattr(types, "TypeAliasType", TypeAliasType))):
             hint = hint.__value__
         elif isinstance(hint, NewType):

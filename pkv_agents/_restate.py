@@ -42,7 +42,7 @@ def restated(
         return ()
     far = _far_position(rest, distance)
     return tuple(
-        Change(path, "set", told[path], ((path, told[path]),))
+        Change(path, "set", told[path], ((path, told[path]),), untrusted=now.meta.get(path, PLAIN).untrusted)
         for path, position in last.items()
         if position <= far and not any(path == change.path or is_below(path, change.path) for change in changes)
     )

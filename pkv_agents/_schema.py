@@ -7,23 +7,17 @@ And what do the markers say? At run time the *value* decides its own shape, so u
 from __future__ import annotations
 
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableSequence, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import (
-    Any,
-    ForwardRef,
-    Literal,
-    Union,
-    cast,
-    get_args,
-    get_origin,
-)
+from typing import Any, ForwardRef, Literal, Union, cast, get_args, get_origin
 from uuid import UUID
 
 from pydantic import BaseModel, RootModel
+from typing_extensions import get_type_hints, is_typeddict
 
-from ._hints import DICTS, LISTS, SETS, alternatives, has_secret, list_items, unwrap
+from ._hints import DICTS, SEQUENCES, SETS, alternatives, has_secret, list_items, unwrap
+from ._resolution import check_resolution
 from ._scalars import SCALARS
 from .errors import SchemaError
 from .markers import MARKERS, Hidden, Marker, Pinned, Tracked, Untrusted, Volatile
@@ -31,6 +25,7 @@ from .paths import is_field_name
 from .snapshots import PLAIN, LeafMeta
 
 RESERVED_PREFIX = "pkv_"
+_ABSTRACT_LISTS: tuple[object, ...] = (Sequence, MutableSequence)
 _KEYS: tuple[type, ...] = (str, int, Enum, UUID)
 
 
@@ -135,6 +130,8 @@ def _compile(hint: Any, metadata: Iterable[object], where: str, inside: tuple[ty
         return Node(hidden=True)  # a list of secrets is a secret: how many there are is already too much
     for mark in marks:
         node = _marked(node, mark, where)
+        if isinstance(mark, Volatile):
+            check_resolution(hint, mark, where)
     if node.meta.volatile and node.meta.pinned:
         raise SchemaError(f"{where} is both Volatile and Pinned; a value that should not move has no resolution")
     if node.key is not None:
@@ -189,9 +186,12 @@ def _plain_shape(
         return Node(is_float=issubclass(target, float))
     if issubclass(target, SETS):
         return _set_node(args, where, inside)
+    if is_typeddict(target):
+        return _typed_dict_node(target, where, inside)
     if issubclass(target, DICTS):
         return _dict_node(args, where, inside)
-    if issubclass(target, LISTS) and not issubclass(target, (bytes, bytearray)) and not hasattr(target, "_fields"):
+    is_list = target in _ABSTRACT_LISTS or issubclass(target, SEQUENCES)
+    if is_list and not hasattr(cast("object", target), "_fields"):
         return Node(item=_merge([_compile(arg, (), where, inside) for arg in args if arg not in ((), ...)], where))
     raise _refused(hint, where)
 
@@ -247,6 +247,21 @@ def _dict_node(args: tuple[Any, ...], where: str, inside: tuple[type[BaseModel],
     if _compile(args[0], (), where, inside).hidden:
         return Node(hidden=True)
     return Node(entry=_compile(args[1], (), where, inside))
+
+
+def _says_more(node: Node | None) -> bool:
+    """Whether a marker holds somewhere in a node."""
+    return node is not None and (
+        node.hidden or node.meta is not PLAIN or node.key is not None or _says_more(node.item) or _says_more(node.entry)
+    )
+
+
+def _typed_dict_node(target: type[object], where: str, inside: tuple[type[BaseModel], ...]) -> Node:
+    """A dict at run time: nothing is left there of what the class says about its entries, so it may say nothing."""
+    for name, hint in get_type_hints(target, include_extras=True).items():
+        if _says_more(_compile(hint, (), f"{where}, entry {name!r}", inside)):
+            raise SchemaError(f"{where} is a TypedDict that says more of {name!r} than its type; use a pydantic model")
+    return ANYTHING
 
 
 def _check_key(hint: Any, key: str, where: str) -> None:

@@ -7,6 +7,7 @@ told, replayed and folded like any other change. A value cannot forge it: values
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from .paths import prefixes
@@ -56,4 +57,4 @@ def aged(
         if clock - at >= ttl:
             since = (at + ttl).astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
             leaves[path] = f'{text}{_STALE}"{since}")'
-    return Snapshot(leaves, now.meta), seen if clock is not None else observed
+    return replace(now, leaves=leaves), seen if clock is not None else observed

@@ -9,12 +9,17 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
+from ._hints import SEQUENCES
 from ._scalars import SECRETS, scalar_text, sort_key
 from ._schema import ANYTHING, Node, model_spec
 from .errors import StateError
+from .escape import MAX_CHARACTERS, too_long
 from .keyed import key_text
 from .paths import is_field_name, join_field, join_key
 from .snapshots import PLAIN, LeafMeta, Snapshot
+
+MAX_DEPTH = 64
+"""How many containers may stand inside one another. A fixed number: what fits must not hang on the caller's stack."""
 
 
 @dataclass(slots=True)
@@ -23,14 +28,20 @@ class Walk:
 
     leaves: dict[str, str] = field(default_factory=dict[str, str])
     meta: dict[str, LeafMeta] = field(default_factory=dict[str, LeafMeta])
+    hidden: set[str] = field(default_factory=set[str])
+    lists: set[str] = field(default_factory=set[str])
+    depth: int = 0
 
     def model(self, model: BaseModel, path: str, meta: LeafMeta, skip: str | None = None) -> None:
         """Read a model's visible fields; one without any is the leaf `{}`, so that it exists for a reader."""
         spec = model_spec(type(model))
         before = len(self.leaves)
+        if spec.hidden:
+            self.hidden.update(path if spec.is_root else join_field(path, name) for name in spec.hidden)
+        prefix = f"{path}." if path else ""
         for name, node in spec.fields:
             if name != skip:
-                self.value(getattr(model, name), path if spec.is_root else join_field(path, name), node, meta)
+                self.value(getattr(model, name), path if spec.is_root else prefix + name, node, meta)
         for name, value in (model.model_extra or {}).items():
             where = join_field(path, name) if is_field_name(name) else join_key(path, name)
             self.value(value, where, ANYTHING, meta)
@@ -39,6 +50,8 @@ class Walk:
 
     def leaf(self, path: str, text: str, meta: LeafMeta) -> None:
         """Record one leaf."""
+        if len(text) > MAX_CHARACTERS:
+            raise StateError(f"{path} {too_long(len(text))}")
         self.leaves[path] = text
         if meta is not PLAIN:
             self.meta[path] = meta
@@ -50,22 +63,36 @@ class Walk:
             text = scalar_text(float(value) if node.is_float and type(value) is int else value)
         except StateError as error:
             raise StateError(f"{path} ({type(value).__name__}) {error}") from None
-        if text is not None:
-            self.leaf(path, text, meta)
-        elif isinstance(value, BaseModel):
+        if text is not None:  # as in `leaf`: most values end here, so a call less counts
+            if len(text) > MAX_CHARACTERS:
+                raise StateError(f"{path} {too_long(len(text))}")
+            self.leaves[path] = text
+            if meta is not PLAIN:
+                self.meta[path] = meta
+            return
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise StateError(
+                f"{_short(path)} contains itself or is nested more than {MAX_DEPTH} deep; "
+                "hold nested items by id in a dict or keyed list"
+            )
+        if isinstance(value, BaseModel):
             self.model(value, path, meta)
-        elif isinstance(value, (list, tuple)):
+        elif isinstance(value, SEQUENCES):
             self.sequence(cast("list[Any]", value), path, node, meta)
         elif isinstance(value, Mapping):
             self.mapping(cast("Mapping[Any, Any]", value), path, node, meta)
         elif isinstance(value, (set, frozenset)):
             texts = [self._member(item, path) for item in cast("set[Any]", value)]
             self.leaf(path, f"[{', '.join(sorted(texts, key=sort_key))}]", _with_items(meta, node))
-        elif not isinstance(value, SECRETS):
+        elif isinstance(value, SECRETS):
+            self.hidden.add(path)
+        else:
             raise StateError(
                 f"{path} holds a {type(value).__name__}, which has no text that a model could read; "
                 "use plain values and models, or mark the field Hidden()"
             )
+        self.depth -= 1
 
     def _member(self, item: Any, path: str) -> str:
         try:
@@ -82,7 +109,7 @@ class Walk:
             self.keyed(values, path, node.key, node.item or ANYTHING, meta)
             return
         item = node.item or ANYTHING
-        inner = Walk()
+        inner = Walk(hidden=self.hidden, lists=self.lists, depth=self.depth)
         for index, value in enumerate(values):
             inner.value(value, f"{path}[{index}]", item, meta)
         # One leaf an item, each at the item's own place, means that all items are scalars.
@@ -90,6 +117,7 @@ class Walk:
         if flat:
             self.leaf(path, f"[{', '.join(inner.leaves.values())}]", _with_items(meta, node))
         else:
+            self.lists.add(path)
             self.leaves.update(inner.leaves)
             self.meta.update(inner.meta)
 
@@ -133,7 +161,12 @@ def _with_items(meta: LeafMeta, node: Node) -> LeafMeta:
 
 
 def _is_container(value: Any) -> bool:
-    return isinstance(value, (BaseModel, list, tuple, Mapping, set, frozenset))
+    return isinstance(value, (BaseModel, *SEQUENCES, Mapping, set, frozenset))
+
+
+def _short(path: str) -> str:
+    """The beginning of a path that goes on and on."""
+    return path if len(path) <= 60 else f"{path[:60]}..."
 
 
 def check_value(value: Any, name: str, node: Node) -> None:
@@ -142,10 +175,7 @@ def check_value(value: Any, name: str, node: Node) -> None:
     Raises:
         StateError: It has no text that a model could read.
     """
-    try:
-        Walk().value(value, name, node, PLAIN)
-    except RecursionError:
-        raise StateError(f"{name} holds a value that contains itself or is nested too deeply") from None
+    Walk().value(value, name, node, PLAIN)
 
 
 def snapshot(state: BaseModel) -> Snapshot:
@@ -157,15 +187,13 @@ def snapshot(state: BaseModel) -> Snapshot:
         state: A TrackedState (or any pydantic model).
 
     Returns:
-        The leaves in schema order, with what the markers say about them.
+        The leaves in schema order, with what the markers say about them and the paths of what is hidden.
 
     Raises:
         SchemaError: The class cannot be tracked.
-        StateError: A value has no text (NaN, a lone surrogate, two equal keys, an object); the message names the path.
+        StateError: A value has no text (NaN, a lone surrogate, two equal keys, an object), is longer than a million
+            characters, or is nested too deeply; the message names the path.
     """
     walk = Walk()
-    try:
-        walk.model(state, "", PLAIN)
-    except RecursionError:
-        raise StateError(f"{type(state).__name__} holds a value that contains itself or is nested too deeply") from None
-    return Snapshot(walk.leaves, walk.meta)
+    walk.model(state, "", PLAIN)
+    return Snapshot(walk.leaves, walk.meta, frozenset(walk.hidden), frozenset(walk.lists))

@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from json import loads
-from typing import Literal
 
+from ._minimal import digest, shortened
+from .changes import Change
 from .paths import is_below, prefixes
 from .snapshots import PLAIN, Snapshot
 
+UNKNOWN = ""
+"""What is believed at a place whose edit says nothing to this reader: the text of no value."""
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One line of an erratum.
-
-    Attributes:
-        path: What it is about; for a removal, the outermost thing that is gone.
-        kind: `set` or `remove`.
-        text: The JSON text that is shown (empty for a removal).
-        leaves: The leaves that are true from here on, at or below `path`.
-    """
-
-    path: str
-    kind: Literal["set", "remove"]
-    text: str = ""
-    leaves: tuple[tuple[str, str], ...] = ()
+_SPAN = re.compile(r"(-?)P(\d+)DT(\d+)(?:\.(\d+))?S")
 
 
 def diff(told: Snapshot, state: Snapshot) -> tuple[Change, ...]:
@@ -35,7 +24,8 @@ def diff(told: Snapshot, state: Snapshot) -> tuple[Change, ...]:
 
     A value that went away and came back is no change. A Volatile value that moved by less than its resolution is no
     change. What disappears is named once, by the outermost thing that is gone; a line about a place also replaces
-    everything that was said inside or around it.
+    everything that was said inside or around it. A long text, or a list without a key, is told by what changed in it
+    where that is clearly shorter.
 
     Args:
         told: What the model has been told (`fold`).
@@ -45,13 +35,18 @@ def diff(told: Snapshot, state: Snapshot) -> tuple[Change, ...]:
         The lines to tell: first what is set, in schema order, then what is removed.
     """
     changes = [
-        Change(path, "set", text, ((path, text),))
+        Change(path, "set", text, ((path, text),), untrusted=state.meta.get(path, PLAIN).untrusted)
         for path, text in state.leaves.items()
         if (old := told.leaves.get(path)) != text and (old is None or _is_news(path, old, text, state))
     ]
     gone = [path for path in told.leaves if path not in state.leaves]
-    if not gone:
-        return tuple(changes)
+    if gone:
+        changes += [Change(path, "remove") for path in _removed(gone, state)]
+    return shortened(changes, told, state)
+
+
+def _removed(gone: Sequence[str], state: Snapshot) -> Iterable[str]:
+    """The outermost things that are gone, for some leaves that are."""
     alive = {prefix for path in state.leaves for prefix in prefixes(path)}
     removed: dict[str, None] = {}
     for path in gone:
@@ -60,7 +55,7 @@ def diff(told: Snapshot, state: Snapshot) -> tuple[Change, ...]:
         missing = next(prefix for prefix in prefixes(path) if prefix not in alive or prefix in state.leaves)
         if missing not in state.leaves:  # else the line `orders: []` says it all
             removed[missing] = None
-    return (*changes, *(Change(path, "remove") for path in removed))
+    return removed
 
 
 def fold(told: Snapshot, changes: Iterable[Change]) -> Snapshot:
@@ -71,12 +66,16 @@ def fold(told: Snapshot, changes: Iterable[Change]) -> Snapshot:
         changes: The lines, oldest first.
 
     Returns:
-        A new snapshot; `fold(a, diff(a, b)) == b`, but for Volatile values that did not move enough to be told.
+        A new snapshot; `fold(a, diff(a, b)) == b`, but for Volatile values that did not move enough to be told. An edit
+        of something else than what was believed leaves `UNKNOWN` there, so that it is told again.
     """
     leaves = dict(told.leaves)
     for change in changes:
-        if change.kind == "set" and change.path in leaves and change.leaves == ((change.path, change.text),):
-            leaves[change.path] = change.text
+        if change.edits and change.edits != digest(_at(change.path, leaves)):
+            leaves.update(dict.fromkeys([path for path, _ in (*_at(change.path, leaves), *change.leaves)], UNKNOWN))
+            continue
+        if change.path in leaves and len(change.leaves) == 1 and change.leaves[0][0] == change.path:
+            leaves[change.path] = change.leaves[0][1]
             continue
         for outer in prefixes(change.path):
             leaves.pop(outer, None)
@@ -84,6 +83,13 @@ def fold(told: Snapshot, changes: Iterable[Change]) -> Snapshot:
             del leaves[inner]
         leaves.update(change.leaves)
     return Snapshot(leaves, told.meta)
+
+
+def _at(path: str, leaves: Mapping[str, str]) -> list[tuple[str, str]]:
+    """What is believed at or below a path."""
+    if path in leaves:
+        return [(path, leaves[path])]
+    return [pair for pair in leaves.items() if is_below(pair[0], path)]
 
 
 def _is_news(path: str, old: str, new: str, state: Snapshot) -> bool:
@@ -105,10 +111,20 @@ def _distance(old: str, new: str, is_time: bool) -> Decimal | None:
     try:
         before, after = loads(old, parse_float=Decimal), loads(new, parse_float=Decimal)
         if is_time:
-            return abs(_as_decimal(_moment(after) - _moment(before)))
+            moved = _span(after) - _span(before) if "P" in after else _moment(after) - _moment(before)
+            return abs(_as_decimal(moved))
         return abs(Decimal(after) - Decimal(before))
     except (ValueError, TypeError, ArithmeticError):
         return None
+
+
+def _span(text: str) -> timedelta:
+    """A timedelta, from the text that a snapshot gives it."""
+    match = _SPAN.fullmatch(text)
+    if match is None:
+        raise ValueError("no span of time")
+    span = timedelta(days=int(match[2]), seconds=int(match[3]), microseconds=int((match[4] or "0").ljust(6, "0")))
+    return -span if match[1] else span
 
 
 def _moment(text: str) -> datetime:
@@ -118,3 +134,6 @@ def _moment(text: str) -> datetime:
     if ":" in text:
         return datetime.combine(date(2000, 1, 1), time.fromisoformat(text))
     return datetime.combine(date.fromisoformat(text), time())
+
+
+__all__ = ["Change", "diff", "fold"]

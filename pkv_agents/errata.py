@@ -1,7 +1,8 @@
 """The words: how a baseline and an erratum read.
 
-Both are pure functions of their arguments and end without a newline. The wording is data (`ErrataStyle`), so that a
-profile or a user can choose another; the ledger keeps what was sent, so a later choice never rewrites the past.
+Both are pure functions of their arguments and end without a newline. The wording is data (`ErrataStyle` in `styles`),
+so that a profile or a user can choose another; the ledger keeps what was sent, so a later choice never rewrites the
+past.
 """
 
 from __future__ import annotations
@@ -9,34 +10,15 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterable
-from dataclasses import dataclass
+from functools import cache
 
-from .diff import Change
+from .changes import Change
 from .errors import SessionError
-from .escape import neutralise
-from .snapshots import PLAIN, Snapshot
+from .snapshots import Snapshot
+from .styles import CALM_STYLE, DEFAULT_STYLE, PLAIN_STYLE, ErrataStyle
 
 _TAG = re.compile(r"[a-z2-7]{4}")
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
-
-
-@dataclass(frozen=True, slots=True)
-class ErrataStyle:
-    """The wording of baseline and errata.
-
-    Attributes:
-        declaration: What stands above the baseline, once; `{tag}` is the session's tag.
-        removed: The one word that is not JSON: what stands for a value that is gone.
-    """
-
-    declaration: str = (
-        'Current state. A later <state-update id="{tag}"> block gives the current value of the fields it names; '
-        "it overrides earlier values and any conclusion drawn from them."
-    )
-    removed: str = "removed"
-
-
-DEFAULT_STYLE = ErrataStyle()
 
 
 def new_tag() -> str:
@@ -66,17 +48,23 @@ def render_baseline(snapshot: Snapshot, *, tag: str, style: ErrataStyle = DEFAUL
     Returns:
         The block, without a trailing newline.
     """
-    lines = [style.declaration.replace("{tag}", tag), f'<state id="{tag}">']
+    start, middle, after, end = _line_pieces(style)
+    lines: list[str] = []
     for path, text in snapshot.leaves.items():
-        meta = snapshot.meta.get(path, PLAIN)
-        if not meta.volatile:
-            lines.append(f"{path} ({meta.label}): {text}" if meta.label else f"{path}: {text}")
-    lines.append("</state>")
-    return "\n".join(lines)
+        meta = snapshot.meta.get(path)
+        if meta is None:
+            lines.append(f"{start}{path}{middle}{after}{text}{end}")
+        elif not meta.volatile:
+            note = _note(style, meta.label, meta.untrusted)
+            lines.append(f"{start}{path}{middle}{note}{after}{text}{end}")
+    declaration = style.declaration
+    if any(meta.untrusted for meta in snapshot.meta.values()):
+        declaration = f"{declaration} {style.untrusted_declaration}".rstrip()
+    return _block(style.baseline.replace("{declaration}", declaration), lines, tag)
 
 
 def render_erratum(changes: Iterable[Change], *, tag: str, style: ErrataStyle = DEFAULT_STYLE) -> str:
-    """Render one block for all of a turn's changes: current values only.
+    """Render one block for all of a turn's changes: current values only, or edits of what was told.
 
     Args:
         changes: What `diff` found.
@@ -86,10 +74,47 @@ def render_erratum(changes: Iterable[Change], *, tag: str, style: ErrataStyle = 
     Returns:
         The block, without a trailing newline.
     """
-    lines = [f'<state-update id="{tag}">']
-    lines += [f"{change.path}: {style.removed if change.kind == 'remove' else change.text}" for change in changes]
-    lines.append("</state-update>")
-    return "\n".join(lines)
+    start, middle, after, end = _line_pieces(style)
+    return _block(
+        style.erratum,
+        [
+            f"{start}{change.path}{middle}{_note(style, None, change.untrusted)}{after}"
+            f"{style.removed if change.kind == 'remove' else change.text}{end}"
+            for change in changes
+        ],
+        tag,
+    )
 
 
-__all__ = ["DEFAULT_STYLE", "ErrataStyle", "check_tag", "neutralise", "new_tag", "render_baseline", "render_erratum"]
+def _block(template: str, lines: list[str], tag: str) -> str:
+    """The tag and the lines put in; the tag first, since a line may hold anything."""
+    before, _, after = template.replace("{tag}", tag).partition("{lines}\n")
+    return before + "\n".join([*lines, after])
+
+
+@cache
+def _line_pieces(style: ErrataStyle) -> tuple[str, str, str, str]:
+    """What stands before the path, between path and note, between note and value, and after the value."""
+    before, _, rest = style.line.partition("{path}")
+    middle, _, end = rest.rpartition("{value}")
+    words, note, more = middle.partition("{note}")
+    return (before, words, more, end) if note else (before, middle, "", end)
+
+
+def _note(style: ErrataStyle, label: str | None, untrusted: bool) -> str:
+    """What stands in parentheses after a path."""
+    if (not untrusted and not label) or "{note}" not in style.line:
+        return ""
+    return f" ({'; '.join(word for word in (label, style.untrusted if untrusted else None) if word)})"
+
+
+__all__ = [
+    "CALM_STYLE",
+    "DEFAULT_STYLE",
+    "PLAIN_STYLE",
+    "ErrataStyle",
+    "check_tag",
+    "new_tag",
+    "render_baseline",
+    "render_erratum",
+]

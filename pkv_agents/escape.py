@@ -21,6 +21,9 @@ _CATEGORIES = frozenset({"Cc", "Cf", "Zl", "Zp", "Co"})
 # Mistral's and Llama's [INST], ChatGLM's [gMASK], EXAONE's [|system|]; `[1]` and `[note]` are text.
 _CONTROL_WORD = re.compile(r"\[(/?[A-Z_]+|gMASK|sMASK|control_\d+|\|/?\w+\|?)\]")
 _encode = json.JSONEncoder(ensure_ascii=False).encode
+MAX_CHARACTERS = 1_000_000
+"""The longest text of one value. What is longer fills the window of most models, and escaping it takes seconds."""
+
 _BARE_KEY = re.compile(r"[A-Za-z0-9_.-]+")
 
 # What renders as nothing, as a gap between letters, or on top of one.
@@ -59,20 +62,32 @@ def _spelled(word: str) -> str:
     return _INVISIBLE.join(f"[{_SHAPES[letter]}]" for letter in word)
 
 
-_OPENING = "[<\uff1c\ufe64\u2039\u2329\u276c\u276e\u2770\u3008\u27e8]"
+_ANGLE = "[<\uff1c\ufe64\u2039\u2329\u276c\u276e\u2770\u3008\u27e8]"
+_SQUARE = "[\\[\uff3b]"
+_DOUBLE = "[\u27e6\u301a]"
 _DASH = "[-_\u2010-\u2015\u2212\ufe58\ufe63\uff0d\uff3f]"
 # No two runs of the same characters stand beside each other: that would take quadratic time on a long run.
 _LOOKALIKE = re.compile(
-    f"{_OPENING}{_INVISIBLE}(?:(?P<slash>[/\uff0f\u2044\u2215]){_INVISIBLE})?{_spelled('state')}"
+    f"(?:(?P<square>{_SQUARE}{_INVISIBLE}{_SQUARE}|{_DOUBLE})|{_ANGLE}){_INVISIBLE}"
+    f"(?:(?P<slash>[/\uff0f\u2044\u2215]){_INVISIBLE})?{_spelled('state')}"
     f"(?P<update>{_INVISIBLE}(?:{_DASH}{_INVISIBLE})?{_spelled('update')})?(?![A-Za-z0-9])",
     re.IGNORECASE,
 )
-_MAYBE_LOOKALIKE = re.compile(_OPENING)
+_MAYBE_SQUARE = re.compile(f"{_SQUARE}{_INVISIBLE}{_SQUARE}")
+_MAYBE_LOOKALIKE = re.compile(f"{_ANGLE}|{_MAYBE_SQUARE.pattern}|{_DOUBLE}")
 
 
 def _unicode_escape(char: str) -> str:
     """The JSON escape of a character, as a surrogate pair beyond the basic plane."""
     return json.dumps(char)[1:-1] if ord(char) > 0x7F else f"\\u{ord(char):04x}"
+
+
+def too_long(length: int) -> str:
+    """What to say about a value of so many characters; it goes on after the value's path."""
+    return (
+        f"text has {length:,} characters, and {MAX_CHARACTERS:,} is the most; "
+        "keep it elsewhere, and track a reference or a summary"
+    )
 
 
 def escape_text(text: str) -> str:
@@ -85,10 +100,13 @@ def escape_text(text: str) -> str:
         ASCII and printable characters as they are; quotes, controls, markup and look-alike control words escaped.
 
     Raises:
-        StateError: The text has a lone surrogate, which no provider accepts.
+        StateError: The text has a lone surrogate, which no provider accepts, or more than a million characters.
     """
+    if len(text) > MAX_CHARACTERS:
+        raise StateError(too_long(len(text)))
     try:
-        text.encode("utf-8")
+        if not text.isascii():
+            text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise StateError(
             f"text has a lone surrogate at character {error.start}; decode it with errors='replace' first"
@@ -98,7 +116,13 @@ def escape_text(text: str) -> str:
         quoted = "".join(_unicode_escape(char) if _is_dangerous(char) else char for char in quoted)
     if "[" in quoted:
         quoted = _CONTROL_WORD.sub(r"\\u005b\1\\u005d", quoted)
+        if _MAYBE_SQUARE.search(quoted):
+            quoted = _LOOKALIKE.sub(_escaped_square, quoted)
     return quoted
+
+
+def _escaped_square(match: re.Match[str]) -> str:
+    return f"{_unicode_escape(match[0][0])}{match[0][1:]}" if match["square"] else match[0]
 
 
 def _is_dangerous(char: str) -> bool:
@@ -112,6 +136,8 @@ def json_string(text: str) -> str:
 
 def quote_key(key: str) -> str:
     """Render a key for the brackets of a path: bare where it is plain, a JSON string otherwise."""
+    if len(key) > MAX_CHARACTERS:
+        raise StateError(too_long(len(key)))
     return key if _BARE_KEY.fullmatch(key) and not _CONTROL_WORD.fullmatch(f"[{key}]") else json_string(key)
 
 
@@ -119,7 +145,9 @@ def neutralise(text: str) -> str:
     """Take the power out of look-alikes of our tags in text that others wrote.
 
     `<state ...>`, `</state-update>` and their full-width, zero-width-split, spaced and homoglyph variants become
-    `&lt;state ...`. Everything else is untouched, the function is idempotent, and equal text gives equal text.
+    `&lt;state ...`; `[[state ...`, the same in square brackets, becomes `&#91;[state ...`. Both forms are looked for
+    whatever the session's style is: it may have been another when an erratum was sent. Everything else is untouched,
+    the function is idempotent, and equal text gives equal text.
 
     Args:
         text: What a user, a tool or the model wrote.
@@ -142,12 +170,16 @@ def neutralise_joined(texts: Sequence[str]) -> list[str]:
         As many texts; those in which such a look-alike begins lose its opening character.
     """
     joined = "".join(texts)
-    openings = [match.start() for match in _LOOKALIKE.finditer(joined)] if len(texts) > 1 else []
+    openings = (
+        [(match.start(), "&#91;" if match["square"] else "&lt;") for match in _LOOKALIKE.finditer(joined)]
+        if len(texts) > 1
+        else []
+    )
     made, start = list[str](), 0
     for text in texts:
-        inside = [at - start for at in openings if start <= at < start + len(text)]
-        for at in reversed(inside):
-            text = f"{text[:at]}&lt;{text[at + 1 :]}"
+        inside = [(at - start, harmless) for at, harmless in openings if start <= at < start + len(text)]
+        for at, harmless in reversed(inside):
+            text = f"{text[:at]}{harmless}{text[at + 1 :]}"
         made.append(text)
         start += len(texts[len(made) - 1])
     return made
@@ -155,4 +187,15 @@ def neutralise_joined(texts: Sequence[str]) -> list[str]:
 
 def _harmless(match: re.Match[str]) -> str:
     slash = "/" if match["slash"] else ""
-    return f"&lt;{slash}state{'-update' if match['update'] else ''}"
+    opening = "&#91;[" if match["square"] else "&lt;"
+    return f"{opening}{slash}state{'-update' if match['update'] else ''}"
+
+
+def find_lookalike(text: str) -> bool:
+    """Whether a text holds what could pass for a marker of one of our blocks."""
+    return _LOOKALIKE.search(text) is not None
+
+
+def is_plain_text(text: str) -> bool:
+    """Whether a text has no markup, no invisible character (but line breaks) and no control word."""
+    return not any(_is_dangerous(char) for char in text if char != "\n") and _CONTROL_WORD.search(text) is None

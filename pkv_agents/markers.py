@@ -55,8 +55,9 @@ class Volatile:
     """A clock or a counter: never in the baseline, told beside the messages, and then only past its resolution.
 
     Attributes:
-        resolution: The smallest move worth telling: a timedelta for dates and times, a number for numbers.
-            None tells every change.
+        resolution: The smallest move worth telling: a timedelta for dates, times and spans of time, a number for
+            numbers. None tells every change. One that fits no type of the field is a SchemaError of its class; in a
+            union, the values of the other types are told at every change.
     """
 
     resolution: timedelta | float | None = None
@@ -85,7 +86,13 @@ class Hidden:
 
 @dataclass(frozen=True, slots=True)
 class Untrusted:
-    """A field whose value came from users or tools; recorded in the snapshot."""
+    """A field whose value came from users or tools, so that a model must not take it for the application's word.
+
+    Where the value stands, its line says so: `note (untrusted): "..."`, in the baseline and in each erratum; and the
+    declaration above the baseline says once what that means (`ErrataStyle.untrusted`, `untrusted_declaration`). The
+    mark stands outside the quotes, so no value can set it or take it off. Values are escaped alike, marked or not.
+    On a container it holds for everything inside. For a limit of length, use pydantic's `Field(max_length=...)`.
+    """
 
 
 Marker = Tracked | Volatile | Pinned | Hidden | Untrusted

@@ -12,13 +12,14 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, TypeVar, cast
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, RootModel, ValidationError
 
+from ._hints import SEQUENCES
 from ._schema import ANYTHING, Node, model_spec
 from ._validation import state_error
 from .errors import StateError
 from .keyed import key_text
-from .paths import Segment, join_field, join_key, parse_path
+from .paths import Segment, is_field_name, join_field, join_key, parse_path
 from .state import TrackedState
 
 StateT = TypeVar("StateT", bound=TrackedState)
@@ -37,17 +38,41 @@ class Remove(Enum):
 REMOVE = Remove.REMOVE
 
 
-def _is_remove(value: object) -> bool:
+def is_remove(value: object) -> bool:
+    """Whether a patch value deletes."""
     return value is REMOVE or (isinstance(value, dict) and value == {"$remove": True})
+
+
+def append(*items: object) -> dict[str, object]:
+    """The patch value that adds to what is there: to a list at its end, to a set as members.
+
+        apply_patch(desk, {"todos": append("buy milk"), "tags": append("urgent")})
+
+    Unlike a list that is set whole, it loses nothing that another tool added in the same step. It is plain data
+    (`{"$append": [...]}`), so it can stand in JSON and in a graph's writes.
+
+    Args:
+        items: What to add; to a keyed list, items with keys of their own.
+
+    Returns:
+        The value to patch with.
+    """
+    return {"$append": list(items)}
+
+
+def is_append(value: object) -> bool:
+    """Whether a patch value adds to what is there."""
+    return isinstance(value, dict) and value.keys() == {"$append"} and isinstance(value["$append"], list)
 
 
 class _Tree:
     """A patch, grouped by the steps of its paths."""
 
-    __slots__ = ("children", "is_set", "value")
+    __slots__ = ("added", "children", "is_set", "value")
 
     def __init__(self) -> None:
         self.children: dict[Segment, _Tree] = {}
+        self.added: list[Any] | None = None
         self.is_set = False
         self.value: Any = None
 
@@ -57,9 +82,12 @@ class _Tree:
             if tree.is_set:
                 raise StateError(f"{path} is patched twice: as a whole and in part; patch it once")
             tree = tree.children.setdefault(segment, _Tree())
-        if tree.is_set or tree.children:
+        if tree.is_set or tree.added is not None or (tree.children and not is_append(value)):
             raise StateError(f"{path} is patched twice; patch it once")
-        tree.is_set, tree.value = True, value
+        if is_append(value):
+            tree.added = cast("dict[str, list[Any]]", value)["$append"]
+        else:
+            tree.is_set, tree.value = True, value
 
 
 def apply_patch(state: StateT, patch: Mapping[str, object]) -> StateT:
@@ -69,7 +97,7 @@ def apply_patch(state: StateT, patch: Mapping[str, object]) -> StateT:
         state: The state; it is not changed.
         patch: Path to new value. `REMOVE`, or `{"$remove": true}` in JSON, deletes an entry of a keyed list or dict;
             deleting what is not there is no error. A new entry is set whole: `{"orders[N1]": {"status": "new"}}`
-            (the key is filled in).
+            (the key is filled in). `append(...)`, or `{"$append": [...]}` in JSON, adds to a list or set.
 
     Returns:
         A new state.
@@ -91,57 +119,112 @@ def apply_patch(state: StateT, patch: Mapping[str, object]) -> StateT:
 def _child(value: Any, tree: _Tree, path: str, node: Node) -> Any:
     """The new value at `path`: given whole, or the old one with parts of it changed."""
     if tree.is_set:
-        if _is_remove(tree.value):
-            raise StateError(f"{path} cannot be removed; only entries of a keyed list or dict can, set it instead")
+        if is_remove(tree.value):
+            raise StateError(
+                f"{path} ({type(value).__name__}) cannot be removed; only entries of a keyed list, a dict or a model "
+                "with extra fields can, set it instead"
+            )
         return tree.value
+    if tree.children:
+        value = _in_parts(value, tree, path, node)
+    return value if tree.added is None else _added(value, tree.added, path)
+
+
+def _in_parts(value: Any, tree: _Tree, path: str, node: Node) -> Any:
+    if isinstance(value, RootModel):
+        root = cast("RootModel[Any]", value)
+        inner = dict(model_spec(type(root)).fields).get("root", ANYTHING)
+        return _validated(root, _in_parts(root.root, tree, path, inner), path)
     if isinstance(value, BaseModel):
         return _model(value, tree, path)
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, SEQUENCES):
         values = cast("list[Any]", value)
         return _keyed(values, tree, path, node.key, node) if node.key else _indexed(values, tree, path, node)
     if isinstance(value, Mapping):
         return _mapping(cast("Mapping[str, Any]", value), tree, path, node)
-    step = next(iter(tree.children))
-    raise StateError(f"{path} ({type(value).__name__}) has no parts, so {step.text!r} is not in it; set {path} whole")
+    step = next(iter(tree.children)).text
+    if value is None:
+        raise StateError(f"{path} (NoneType) has no {step!r} to change; set {path} whole")
+    if isinstance(value, (set, frozenset)):
+        raise StateError(
+            f"{path} ({type(cast('object', value)).__name__}) has no parts; set {path} whole, or add with append(...)"
+        )
+    raise StateError(f"{path} ({type(value).__name__}) has no parts, so {step!r} is not in it; set {path} whole")
+
+
+def _added(value: Any, items: list[Any], path: str) -> Any:
+    """A list, tuple or set with more in it."""
+    if isinstance(value, RootModel):
+        root = cast("RootModel[Any]", value)
+        return _validated(root, _added(root.root, items, path), path)
+    if isinstance(value, SEQUENCES):
+        return [*cast("list[Any]", value), *items]
+    if isinstance(value, (set, frozenset)):
+        return [*cast("set[Any]", value), *items]
+    raise StateError(f"{path} ({type(value).__name__}) is no list or set to append to; set {path} whole")
+
+
+def _no_field(model: BaseModel, name: str, path: str) -> StateError:
+    cls = type(model)
+    where = f"{path} ({cls.__name__})" if path else cls.__name__
+    if name in cls.model_computed_fields:
+        return StateError(f"{where} computes {name!r}; patch the fields that it is computed from")
+    for field, info in cls.model_fields.items():
+        if name in (info.alias, info.validation_alias, *getattr(info.validation_alias, "choices", ())):
+            return StateError(f"{where} has no field {name!r}; that is the alias of {field!r}, and a path names fields")
+    return StateError(
+        f"{where} has no field {name!r}; "
+        f"declare it in the schema, or check the spelling (it has {', '.join(cls.model_fields)})"
+    )
 
 
 def _model(model: BaseModel, tree: _Tree, path: str) -> BaseModel:
     cls = type(model)
     nodes = dict(model_spec(cls).fields)
-    changes: dict[str, Any] = {}
+    extra = model.model_extra
+    values = {name: getattr(model, name) for name in cls.model_fields} | (extra or {})
     for segment, child in tree.children.items():
         name = segment.text
-        if segment.is_key or name not in cls.model_fields:
-            raise StateError(
-                f"{f'{path} ({cls.__name__})' if path else cls.__name__} has no field {name!r}; "
-                f"declare it in the schema, or check the spelling (it has {', '.join(cls.model_fields)})"
-            )
-        changes[name] = _child(getattr(model, name), child, join_field(path, name), nodes.get(name, ANYTHING))
-    values = {name: getattr(model, name) for name in cls.model_fields} | dict(model.model_extra or {}) | changes
-    try:
-        # The class's own validator, not its model_validate: an error must know where in the state it stands.
-        made = cast(BaseModel, cls.__pydantic_validator__.validate_python(values, by_name=True))
-    except ValidationError as error:
-        raise state_error(error, cls, path) from None
+        if name in cls.model_fields and not segment.is_key:
+            where = join_field(path, name)
+        elif extra is not None and is_field_name(name) != segment.is_key and (child.is_set or name in extra):
+            where = join_key(path, name) if segment.is_key else join_field(path, name)
+            if child.is_set and is_remove(child.value):
+                values.pop(name, None)
+                continue
+        else:
+            raise _no_field(model, name, path)
+        values[name] = _child(values.get(name), child, where, nodes.get(name, ANYTHING))
+    made = _validated(model, values, path)
     private = getattr(model, "__pydantic_private__", None)
     if private is not None:
         object.__setattr__(made, "__pydantic_private__", dict(private))
-    made.__pydantic_fields_set__ = model.model_fields_set | changes.keys()
+    made.__pydantic_fields_set__ = (model.model_fields_set | {step.text for step in tree.children}) & values.keys()
     return made
+
+
+def _validated(model: BaseModel, values: object, path: str) -> BaseModel:
+    """A new model of the same class."""
+    cls = type(model)
+    try:
+        # The class's own validator, not its model_validate: an error must know where in the state it stands.
+        return cast(BaseModel, cls.__pydantic_validator__.validate_python(values, by_name=True))
+    except ValidationError as error:
+        raise state_error(error, cls, path) from None
 
 
 def _keyed(values: list[Any], tree: _Tree, path: str, key: str, node: Node) -> list[Any]:
     made = {key_text(getattr(value, key, None)) or "": value for value in values}
     for segment, child in tree.children.items():
         name, entry = segment.text, join_key(path, segment.text)
-        if child.is_set and _is_remove(child.value):
+        if child.is_set and is_remove(child.value):
             made.pop(name, None)
         elif child.is_set:
             made[name] = _with_key(child.value, key, name, entry)
         elif name in made:
             made[name] = _child(made[name], child, entry, node.item or ANYTHING)
         else:
-            raise StateError(f"{path} has no entry {name!r}; set {entry} whole to add it")
+            raise StateError(f"{path} ({type(values).__name__}) has no entry {name!r}; set {entry} whole to add it")
     return list(made.values())  # its model validates it, and makes it a KeyedList again
 
 
@@ -162,8 +245,16 @@ def _indexed(values: list[Any], tree: _Tree, path: str, node: Node) -> list[Any]
     made = list(values)
     for segment, child in tree.children.items():
         if not segment.text.isdecimal() or int(segment.text) >= len(made):
-            raise StateError(f"{path} has no item {segment.text!r} ({len(made)} items); set the list whole to add one")
+            raise StateError(
+                f"{path} ({type(values).__name__}) has no item {segment.text!r} ({len(made)} items); "
+                "add with append(...), or set it whole to insert"
+            )
         index = int(segment.text)
+        if child.is_set and is_remove(child.value):
+            raise StateError(
+                f"{path}[{index}] ({type(made[index]).__name__}) cannot be removed, since later items would take other "
+                f"numbers; set {path} whole"
+            )
         made[index] = _child(made[index], child, f"{path}[{index}]", node.item or ANYTHING)
     return made
 
@@ -172,10 +263,10 @@ def _mapping(values: Mapping[str, Any], tree: _Tree, path: str, node: Node) -> d
     made = dict(values)
     for segment, child in tree.children.items():
         name, entry = segment.text, join_key(path, segment.text)
-        if child.is_set and _is_remove(child.value):
+        if child.is_set and is_remove(child.value):
             made.pop(name, None)
         elif child.is_set or name in made:
             made[name] = _child(made.get(name), child, entry, node.entry or ANYTHING)
         else:
-            raise StateError(f"{path} has no entry {name!r}; set {entry} whole to add it")
+            raise StateError(f"{path} ({type(values).__name__}) has no entry {name!r}; set {entry} whole to add it")
     return made

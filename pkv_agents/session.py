@@ -41,6 +41,8 @@ from .refusals import system_refused, without_system
 from .snapshots import Snapshot
 from .state import TrackedState
 from .turnplan import TurnPlan
+from .cost import cost_of, total_cost
+from .prices import DEFAULT_PRICES
 from .usage import Usage, normalise_usage
 from .wire import wire
 
@@ -112,6 +114,8 @@ class AgentSession(Generic[StateT]):
         self._lock = threading.RLock()
         self._turns: deque[TurnRecord] = deque(maxlen=MAX_KEPT)
         self._rebase: str | None = None
+        self._cost = None
+        self.prices = DEFAULT_PRICES
         self._last: TurnPlan | None = None
         # Plans that were made and not recorded yet, with what they were made from.
         self._open: OrderedDict[int, tuple[TurnPlan, tuple[Message, ...], Snapshot]] = OrderedDict()
@@ -284,7 +288,7 @@ class AgentSession(Generic[StateT]):
         """What changed, what was appended, what the cache served, and the notices."""
         with self._lock:
             saved = self._saved
-            return SessionReport(self.key, tuple(self._turns), saved.turns, saved.usage, self._board.notices)
+            return SessionReport(self.key, tuple(self._turns), saved.turns, saved.usage, self._board.notices, self._cost)
 
     def transcript(self, messages: Sequence[Message]) -> str:
         """The exact wire form of a request with these messages, with errata marked. Records and reports nothing."""
@@ -312,4 +316,9 @@ class AgentSession(Generic[StateT]):
         if plan.rebased is not None and plan.rebased == self._rebase:
             self._rebase = None
         changed = tuple(change.path for change in plan.changes) if plan.erratum is not None else ()
-        self._turns.append(TurnRecord(self._saved.turns, changed, plan.appended_tokens, plan.rebased, usage))
+        model = plan.sent.model
+        cost = cost_of(usage, self.prices.find(model))
+        self._cost = cost if self._cost is None else total_cost((self._cost, cost))
+        self._turns.append(
+            TurnRecord(self._saved.turns, changed, plan.appended_tokens, plan.rebased, usage, cost, model)
+        )

@@ -7,7 +7,7 @@ compared and folded line by line (see `diff`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 
@@ -50,12 +50,14 @@ class Snapshot(Mapping[str, str]):
     Attributes:
         leaves: Path to JSON text, in schema order.
         meta: What the schema says about those leaves that are not plain.
-        hidden: The paths of Hidden fields.
+        hidden: The paths of the Hidden fields and secrets that were met; their values were not read.
+        lists: The paths of lists without a key whose items have lines of their own (`items[0].price`).
     """
 
     leaves: Mapping[str, str] = field(default_factory=dict[str, str])
     meta: Mapping[str, LeafMeta] = field(default_factory=dict[str, LeafMeta])
     hidden: frozenset[str] = frozenset()
+    lists: frozenset[str] = frozenset()
 
     def __getitem__(self, path: str) -> str:
         """The JSON text of the leaf at `path`."""
@@ -82,4 +84,4 @@ class Snapshot(Mapping[str, str]):
         if not any(meta.volatile for meta in self.meta.values()):
             return self
         leaves = {path: text for path, text in self.leaves.items() if not self.meta.get(path, PLAIN).volatile}
-        return Snapshot(leaves, {path: meta for path, meta in self.meta.items() if not meta.volatile})
+        return replace(self, leaves=leaves, meta={path: meta for path, meta in self.meta.items() if not meta.volatile})

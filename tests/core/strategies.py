@@ -17,7 +17,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, SecretStr, create_model
 
-from pkv_agents import Hidden, Message, Pinned, Tracked, TrackedState, Volatile
+from pkv_agents import Hidden, Message, Pinned, Tracked, TrackedState, Untrusted, Volatile
+from tests.core.reader import edit_items, edit_line, is_edit
 
 TAG = "k7f3"
 SECRET = "do-not-tell-8842"
@@ -100,6 +101,8 @@ _CLOCK = Kind(
 _COUNT = Kind(Annotated[int, Volatile(resolution=5)], st.integers(0, 30))
 _TOKEN = Kind(Annotated[str, Hidden()], st.just(SECRET))
 _PIN = Kind(Annotated[int, Pinned()], st.integers(0, 1))
+_CRITICAL = Kind(Annotated[str, Tracked(critical=True, label="the mode")], texts)
+_OUTSIDE = Kind(Annotated[dict[str, str], Untrusted()], st.dictionaries(keys, texts, max_size=3))
 
 SCHEMAS = 3000 if os.environ.get("HYPOTHESIS_PROFILE") == "full" else 40
 """How many random schemas there are. Making one takes tens of milliseconds, so a quick run shares a few."""
@@ -159,6 +162,7 @@ class _Maker:
         """A TrackedState class, with a strategy of its instances."""
         fields = {f"s{at}": self.kind(2) for at in range(self.random.randint(1, 4))}
         special = {"clock": (_CLOCK, 0.4), "count": (_COUNT, 0.4), "token": (_TOKEN, 0.4), "pinned": (_PIN, 0.2)}
+        special |= {"critical": (_CRITICAL, 0.3), "outside": (_OUTSIDE, 0.3)}
         fields |= {name: kind for name, (kind, odds) in special.items() if self.random.random() < odds}
         hints: dict[str, Any] = {name: (kind.hint, ...) for name, kind in fields.items()}
         cls = create_model(self.prefix, __base__=TrackedState, **hints)
@@ -185,7 +189,9 @@ def fields_of(state: BaseModel) -> dict[str, Any]:
     return {name: getattr(state, name) for name in type(state).model_fields}
 
 
-_LINE = re.compile(r'(?P<path>[^\s\["(]+(?:\[(?:[^\]"]*|"(?:[^"\\]|\\.)*")\][^\s\["(:]*)*): (?P<text>.*)')
+_LINE = re.compile(
+    r'(?P<path>[^\s\["(]+(?:\[(?:[^\]"]*|"(?:[^"\\]|\\.)*")\][^\s\["(:]*)*)(?: \([\w; ]+\))?: (?P<text>.*)'
+)
 
 
 def read_blocks(text: str) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -209,6 +215,9 @@ def believed(wire: Sequence[Message]) -> dict[str, str]:
             if kind == "state":
                 assert not known
             for path, text in lines:
+                if is_edit(text):
+                    _edit(known, path, text)
+                    continue
                 below = [old for old in known if re.match(re.escape(path) + r"(?=[.\[]|$)", old)]
                 above = [old for old in known if path.startswith((old + ".", old + "["))]
                 for old in below + above:
@@ -216,3 +225,16 @@ def believed(wire: Sequence[Message]) -> dict[str, str]:
                 if text != "removed":
                     known[path] = text
     return known
+
+
+def _edit(known: dict[str, str], path: str, words: str) -> None:
+    """Apply an edit to what is known."""
+    if path in known:
+        known[path] = edit_line(known[path], words)
+        return
+    items: dict[int, dict[str, str]] = {}
+    for old in [old for old in known if old.startswith(f"{path}[")]:
+        index, _, rest = old[len(path) + 1 :].partition("]")
+        items.setdefault(int(index), {})[rest] = known.pop(old)
+    for at, item in enumerate(edit_items(items, words)):
+        known.update({f"{path}[{at}]{rest}": text for rest, text in item.items()})

@@ -172,7 +172,7 @@ class TestState:
 
     def test_volatile_values_that_cannot_be_compared(self) -> None:
         class Odd(TrackedState):
-            text: Annotated[str, Volatile(resolution=1)] = "nan"
+            text: Annotated[float | str, Volatile(resolution=1)] = "nan"
             number: Annotated[float, Volatile(resolution=1)] = 1e308
 
         made = plan(None, Odd(), [Message("user", "hi")], profile=OPENAI, tag=TAG)
@@ -189,7 +189,15 @@ class TestState:
 
 class TestLookAlikes:
     @pytest.mark.parametrize(
-        "run", ["<" + " " * 50_000, "<" + "\u200b" * 50_000, "<state" + " -" * 25_000, "< /" * 20_000]
+        "run",
+        [
+            "<" + " " * 50_000,
+            "<" + "\u200b" * 50_000,
+            "<state" + " -" * 25_000,
+            "< /" * 20_000,
+            "[ [" + " " * 50_000,
+            "[" * 50_000,
+        ],
     )
     @pytest.mark.timeout(60)  # quadratic it would take minutes
     def test_a_long_run_does_not_stall(self, run: str) -> None:
