@@ -121,9 +121,9 @@ class Setting:
             implicit: See `CacheRequest`.
         """
         profile = self.profile
-        planned = plan_breakpoints(messages if marked is None else marked, _asked(profile, implicit))
-        marks = [Breakpoint(mark.message + 1, mark.part, mark.why) for mark in (*planned, *extra)]
-        if profile.max_breakpoints and not extra:
+        planned = plan_breakpoints(messages if marked is None else marked, _asked(profile, implicit), ahead=("5m",))
+        marks = [replace(mark, message=mark.message + 1) for mark in (*planned.breakpoints, *extra)]
+        if not extra:
             marks.append(Breakpoint(0, 0, "tools"))
         all_messages = [Message("system", self.trace.tools), *messages]
         breakpoints = marks if profile.max_breakpoints else ()

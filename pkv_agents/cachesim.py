@@ -1,6 +1,6 @@
 """A provider's prompt cache, simulated: what of a request would be read from it, and what written to it.
 
-Three kinds of cache are known; which one, and with which numbers, is data of the `Profile`.
+Three kinds of cache are known; which one is data of the `Profile`. Where none is known, nothing is read.
 
 - *Automatic*: every prefix is kept, in blocks of so many tokens (OpenAI before GPT-5.6, vLLM, SGLang, a local model).
   Gemini's implicit cache is taken for one, too: it gives no guarantee, so what is read here is the most it may read.
@@ -22,7 +22,7 @@ from bisect import bisect_left
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, islice
 
 from ._prefixes import PrefixTree, prefix_names, shared_units
 from .breakpoints import Breakpoint
@@ -32,12 +32,10 @@ from .profiles import Profile
 
 Encode = Callable[[str], Sequence[Hashable]]
 
-LONG_WRITE = 2.0
-"""The price of a token written for an hour."""
-
 _WIDTH = array("I").itemsize
-# llama.cpp takes a slot for a prompt when more than this share of the prompt is in it, else the oldest.
-_LIKE_ENOUGH = 0.1
+_LIKE_ENOUGH = 0.1  # llama.cpp takes the slot that holds more than this share of a prompt, else the oldest
+_CONSIDERED = 80  # so many of the latest breakpoints, by GPT-5.6
+_HOUR = 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +79,8 @@ class CacheOutcome:
         """The price of the input, in full-priced input tokens; an unknown multiplier counts as 1."""
         read = 1.0 if profile.read_multiplier is None else profile.read_multiplier
         write = 1.0 if profile.write_multiplier is None else profile.write_multiplier
-        short = self.written - self.written_1h
-        return self.read * read + short * write + self.written_1h * max(write, LONG_WRITE) + self.fresh
+        long = write if profile.write_multiplier_1h is None else profile.write_multiplier_1h
+        return self.read * read + (self.written - self.written_1h) * write + self.written_1h * long + self.fresh
 
 
 def characters(text: str) -> tuple[str, ...]:
@@ -96,17 +94,15 @@ def cache_request(
     breakpoints: Iterable[int | Breakpoint] = (),
     at: float = 0.0,
     encode: Encode = characters,
-    ttls: Mapping[int, int] | None = None,
     implicit: bool = True,
 ) -> CacheRequest:
     """Write a request down as a cache sees it: each content part of a message is a block.
 
     Args:
         messages: The wire form, system message first.
-        breakpoints: What `plan_breakpoints` says, or indexes of the messages whose last block carries a marker.
+        breakpoints: Those of `plan_breakpoints`, or indexes of the messages whose last block carries a marker.
         at: When it is sent, in seconds.
         encode: The tokenizer.
-        ttls: The seconds that a message's breakpoints ask for, by its index.
         implicit: Whether a provider that places a breakpoint by itself should.
 
     Returns:
@@ -120,14 +116,17 @@ def cache_request(
         for text in _texts(message):
             tokens.extend(encode(text))
             ends[-1].append(len(tokens))
-    asked = ttls or {}
-    marks: dict[int, int | None] = {}
+    marks: set[int] = set()
+    ttls: dict[int, int] = {}
     for mark in breakpoints:
-        index, part = (mark, -1) if isinstance(mark, int) else (mark.message, mark.part)
-        marks[ends[index][part]] = asked.get(index)
+        if isinstance(mark, int):
+            marks.add(ends[mark][-1])
+        else:
+            marks.add(end := ends[mark.message][mark.part])
+            if mark.ttl == "1h":
+                ttls[end] = _HOUR
     blocks = tuple(end for parts in ends for end in parts)
-    own = {end: seconds for end, seconds in marks.items() if seconds is not None}
-    return CacheRequest(tokens, blocks, tuple(sorted(marks)), at, own, implicit)
+    return CacheRequest(tokens, blocks, tuple(sorted(marks)), at, ttls, implicit)
 
 
 def _texts(message: Message) -> list[str]:
@@ -191,7 +190,9 @@ class CacheSim:
             return self._in_a_slot(packed)
         if self.profile.max_breakpoints:
             return self._marked(request, packed, self.profile.max_breakpoints)
-        return self._automatic(packed, request.at)
+        if self.profile.automatic or self.profile.block_tokens:
+            return self._automatic(packed, request.at)
+        return CacheOutcome(0, 0, len(request.tokens))
 
     def check_integrity(self) -> None:
         """Count the stock, for tests.
@@ -242,9 +243,7 @@ class CacheSim:
             below = max((other for other in (*known, *kept) if other < end), default=0)
             self._keep(names[end], request.at, request.ttls.get(end, self.profile.ttl_seconds), end - below)
         self._evict()
-        return CacheOutcome(
-            read, max(0, last - read), total - max(read, last), written_1h=max(0, min(longest, last) - read)
-        )
+        return CacheOutcome(read, max(0, last - read), total - max(read, last), written_1h=max(0, longest - read))
 
     def _to_write(self, request: CacheRequest, most: int) -> tuple[int, ...]:
         """The ends that this request may leave in the cache, ascending."""
@@ -267,8 +266,8 @@ class CacheSim:
         if self.profile.implicit_breakpoint:
             if not request.implicit and not request.breakpoints:
                 return ()  # such a request does not use the cache
-            known = [end for end in blocks if end in request.breakpoints or names[end] in self._entries]
-            return known if reach is None else known[-reach:]
+            known = (end for end in reversed(blocks) if end in request.breakpoints or names[end] in self._entries)
+            return islice(known, reach or _CONSIDERED)
         found: set[int] = set()
         for mark in request.breakpoints:
             last = bisect_left(blocks, mark) + 1

@@ -191,7 +191,7 @@ def test_a_text_part_is_its_text_and_a_marker_on_it_is_no_token() -> None:
 def test_planned_breakpoints_become_ends_and_carry_a_ttl() -> None:
     parts = ({"type": "text", "text": "abcd"}, {"type": "text", "text": "efgh"})
     messages = [Message("system", parts), Message("user", "ijkl")]
-    made = cache_request(messages, breakpoints=[Breakpoint(0, 0, "policy"), 1], ttls={0: 3600}, implicit=False)
+    made = cache_request(messages, breakpoints=[Breakpoint(0, 0, "policy", "1h"), 1], implicit=False)
     assert made.breakpoints == (2, 5) and made.blocks == (2, 3, 5)
     assert made.ttls == {2: 3600} and not made.implicit
 
