@@ -8,7 +8,7 @@ cache that is subtly wrong is worse than none.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
+from typing import NoReturn, cast
 
 from pkv_agents.errors import UnsupportedModelError
 
@@ -36,7 +36,12 @@ def refusal(config: object, cache_layers: frozenset[str]) -> str | None:
 def require(condition: bool, reason: str) -> None:
     """Raises UnsupportedModelError with the reason unless the condition holds."""
     if not condition:
-        raise UnsupportedModelError(f"this model cannot use the local engine: {reason}")
+        refuse(reason)
+
+
+def refuse(reason: str) -> NoReturn:
+    """Raises UnsupportedModelError with the reason."""
+    raise UnsupportedModelError(f"this model cannot use the local engine: {reason}")
 
 
 def _shape_refusal(config: object) -> str | None:
