@@ -1,21 +1,42 @@
-"""Keys and values of local models: slabs, and a token-exact prefix cache over them (needs the extra `local`)."""
+"""Keys and values of local models: slabs, a token-exact prefix cache over them, and segments that can be cut, moved,
+joined and edited (needs the extra `local`).
+"""
 
 from __future__ import annotations
 
 from pkv_agents.kv._hf import HFModel, ModelFacts
 from pkv_agents.kv._memory import keep_freed_memory
+from pkv_agents.kv.engine import Forwarded, SegmentModel
+from pkv_agents.kv.families import Family, support_table
+from pkv_agents.kv.origin import EXACT, Composed, Edited, Exact, FieldEdit, Origin
 from pkv_agents.kv.prefix_cache import CacheKey, CacheStats, Lease, PrefixCache
+from pkv_agents.kv.rotary import RotaryRule
+from pkv_agents.kv.segment import FieldSpan, KVSegment, concat
 from pkv_agents.kv.slab import Slab, SlabError, SlabShape
 
 __all__ = [
     "CacheKey",
     "CacheStats",
+    "Composed",
+    "EXACT",
+    "Edited",
+    "Exact",
+    "Family",
+    "FieldEdit",
+    "FieldSpan",
+    "Forwarded",
     "HFModel",
+    "KVSegment",
     "Lease",
     "ModelFacts",
+    "Origin",
     "PrefixCache",
+    "RotaryRule",
+    "SegmentModel",
     "Slab",
     "SlabError",
     "SlabShape",
+    "concat",
     "keep_freed_memory",
+    "support_table",
 ]

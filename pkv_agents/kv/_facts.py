@@ -34,6 +34,16 @@ class ModelFacts:
     stop_ids: frozenset[int]
     adapter: str
 
+    @property
+    def identity(self) -> str:
+        """Fingerprint and adapter: what keys and values depend on beside the tokens."""
+        return identity_of(self.fingerprint, self.adapter)
+
+
+def identity_of(fingerprint: str, adapter: str) -> str:
+    """Fingerprint and adapter as one text."""
+    return f"{fingerprint}+{adapter}" if adapter else fingerprint
+
 
 def fingerprint_of(model: Model, config: Config) -> str:
     """Hashes the configuration and 64 evenly spread values of each weight tensor (also the adapter's)."""

@@ -27,6 +27,7 @@ from types import TracebackType
 
 import numpy as np
 
+from pkv_agents.kv.origin import EXACT, Origin
 from pkv_agents.kv.slab import Slab, SlabShape, TokenIds, common_prefix
 
 SHORT_TAIL = 64
@@ -42,12 +43,14 @@ class CacheKey:
         adapter: Name of the active adapter, empty if none.
         dtype: Type of keys and values.
         salt: The tenant: entries of different salts are never shared.
+        origin: How keys and values came about. An exact look-up never sees what was composed or edited.
     """
 
     fingerprint: str
     adapter: str = ""
     dtype: str = ""
     salt: str = ""
+    origin: Origin = EXACT
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +199,7 @@ class PrefixCache:
         return [
             (entry, common_prefix(entry.slab.ids, ids))
             for entry in self._entries
-            if entry.key == key and entry.slab.origin == "exact"
+            if entry.key == key and entry.slab.origin == key.origin
         ]
 
     def _choose(self, key: CacheKey, ids: TokenIds, size: int, session: str | None) -> tuple[_Entry, int]:
