@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from pkv_agents.kv._hf import HFModel, ModelFacts
 from pkv_agents.kv._memory import keep_freed_memory
+from pkv_agents.kv.edit import EditMode, edit
 from pkv_agents.kv.engine import Forwarded, SegmentModel
 from pkv_agents.kv.families import Family, support_table
 from pkv_agents.kv.origin import EXACT, Composed, Edited, Exact, FieldEdit, Origin
@@ -13,12 +14,14 @@ from pkv_agents.kv.prefix_cache import CacheKey, CacheStats, Lease, PrefixCache
 from pkv_agents.kv.rotary import RotaryRule
 from pkv_agents.kv.segment import FieldSpan, KVSegment, concat
 from pkv_agents.kv.slab import Slab, SlabError, SlabShape
+from pkv_agents.kv.splice import compile_segment, splice
 
 __all__ = [
     "CacheKey",
     "CacheStats",
     "Composed",
     "EXACT",
+    "EditMode",
     "Edited",
     "Exact",
     "Family",
@@ -36,7 +39,10 @@ __all__ = [
     "Slab",
     "SlabError",
     "SlabShape",
+    "compile_segment",
     "concat",
+    "edit",
     "keep_freed_memory",
+    "splice",
     "support_table",
 ]

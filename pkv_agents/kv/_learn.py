@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Sequence
 from typing import cast
 
@@ -44,7 +45,8 @@ def learn_rule(
         None if _without_position(loaded.config, family, index, kind) else (kind if takes_kind else "")
         for index, kind in enumerate(kinds)
     )
-    return RotaryRule(family, with_position, rotary, device, limit)
+    parameters = json.dumps(getattr(loaded.config, "rope_parameters", None), sort_keys=True, default=str)
+    return RotaryRule(family, with_position, rotary, device, limit, parameters)
 
 
 def _rotary_module(model: Model) -> tuple[Callable[..., object], bool]:

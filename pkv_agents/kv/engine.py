@@ -35,7 +35,7 @@ from pkv_agents.kv._masks import layer_kinds, scattered_mask
 from pkv_agents.kv.families import family_of
 from pkv_agents.kv.origin import EXACT, Origin
 from pkv_agents.kv.segment import KVSegment
-from pkv_agents.kv.slab import TokenIds
+from pkv_agents.kv.slab import Slab, TokenIds
 
 
 _PROOF_POSITIONS = (1, 17, 500)
@@ -69,6 +69,8 @@ class SegmentModel:
         rule: How its keys carry their position.
         fingerprint: Identifies configuration, weights and adapter; segments of others are refused.
         context_limit: Most tokens of a sequence.
+        device: Where its tensors are.
+        dtype: Type of keys and values.
 
     Raises:
         UnsupportedModelError: If its segments cannot be handled; the message has the reason.
@@ -84,13 +86,13 @@ class SegmentModel:
         if reason is None and not family.multimodal and hasattr(loaded.model.config, "vision_config"):
             reason = "it takes images; only text models are supported"
         capability.require(reason is None, str(reason))
-        self._device = device_of(loaded.model)
+        self.device = device_of(loaded.model)
         self.context_limit = learn_limit(loaded.config)
         self.fingerprint = identity_of(fingerprint_of(loaded.model, loaded.config), loaded.adapter)
         trial = self.prefill((0,)).segment
-        self._dtype = trial.keys[0].dtype
+        self.dtype = trial.keys[0].dtype
         self._kinds = layer_kinds(loaded.config, len(trial.keys))
-        self.rule = learn_rule(loaded, family, self._kinds, self._device, self.context_limit)
+        self.rule = learn_rule(loaded, family, self._kinds, self.device, self.context_limit)
         self._prove()
 
     def prefill(self, ids: Sequence[int], *, start: int = 0) -> Forwarded:
@@ -104,9 +106,9 @@ class SegmentModel:
             SegmentError: If there is no id, or one is not in the vocabulary.
             ContextLengthError: If they do not fit the context.
         """
-        self._check_ids(ids, start)
+        self.check_ids(ids, start)
         with torch.inference_mode(), self._loaded.lock:
-            cache, positions = empty_cache(), torch.arange(start, start + len(ids), device=self._device)
+            cache, positions = empty_cache(), torch.arange(start, start + len(ids), device=self.device)
             logits = self._loaded.call(self._tensor(ids), positions, cache)[-1]
             layers = layers_of(cache)
         written = np.arange(start, start + len(ids), dtype=np.int32)
@@ -148,7 +150,7 @@ class SegmentModel:
             raise SegmentError(f"slots {anew[0]} to {anew[-1]} are not inside a segment of {len(segment)} tokens")
         self.check(segment)
         if ids or not anew:
-            self._check_ids(ids, segment.stop)
+            self.check_ids(ids, segment.stop)
         size, total = len(segment), len(segment) + len(ids)
         places = np.asarray([*anew, *range(size, total)], dtype=np.int32)
         all_ids = np.concatenate([segment.ids, np.asarray(ids, dtype=np.int32)])
@@ -156,7 +158,7 @@ class SegmentModel:
             where = self._tensor(places)
             layers = [(_room(keys, total), _room(values, total)) for keys, values in self.rule.layers(segment)]
             # Behind a segment the model's own causal mask is right, and faster.
-            mask = scattered_mask(self._loaded.config, self._kinds, where, total, self._dtype) if anew else None
+            mask = scattered_mask(self._loaded.config, self._kinds, where, total, self.dtype) if anew else None
             cache = sequence_cache(layers, where)
             with recorder or contextlib.nullcontext():
                 logits = self._loaded.call(self._tensor(all_ids[places]), where + segment.start, cache, mask=mask)[-1]
@@ -167,6 +169,34 @@ class SegmentModel:
             len(places),
         )
 
+    def fill(self, slab: Slab, segment: KVSegment) -> None:
+        """Writes a segment into an empty slab, for decoding behind it without a copy a token.
+
+        Args:
+            slab: Held by the caller; it takes the segment's origin, which all later tokens inherit.
+            segment: It begins at position 0.
+
+        Raises:
+            SegmentError: If the slab is not empty or of another shape, the segment begins elsewhere or is another model's.
+            SlabError: If it does not fit the context.
+        """
+        self.check(segment)
+        if slab.length or segment.start:
+            raise SegmentError("a segment that begins at position 0 is written into an empty slab")
+        layers, shape = self.rule.layers(segment), slab.shape
+        wanted = (shape.heads, shape.key_dim, shape.heads, shape.value_dim, shape.dtype)
+        for keys, values in layers:
+            if (keys.shape[0], keys.shape[2], values.shape[0], values.shape[2], keys.dtype) != wanted:
+                raise SegmentError("this slab was made for a model of another shape")
+        if len(layers) != shape.layers:
+            raise SegmentError("this slab was made for a model with another number of layers")
+        slab.reserve(len(segment))
+        with torch.inference_mode():
+            for index, (keys, values) in enumerate(layers):
+                slab.write(index, keys[None], values[None])
+        slab.commit(segment.ids.tolist())
+        slab.origin = segment.origin
+
     def check(self, segment: KVSegment) -> None:
         """Raises SegmentError if a segment was computed by another model or adapter, or is outside the context."""
         if segment.fingerprint != self.fingerprint:
@@ -174,7 +204,8 @@ class SegmentModel:
         if segment.stop > self.context_limit:
             raise SegmentError(f"this segment ends at {segment.stop}, but the context ends at {self.context_limit}")
 
-    def _check_ids(self, ids: Sequence[int], start: int) -> None:
+    def check_ids(self, ids: Sequence[int], start: int) -> None:
+        """Raises SegmentError or ContextLengthError if tokens cannot be forwarded at a position."""
         vocabulary = self._loaded.config.vocab_size
         if not len(ids) or not 0 <= min(ids) <= max(ids) < vocabulary:
             raise SegmentError(f"ids must be at least one number from 0 to {vocabulary - 1}")
@@ -211,7 +242,7 @@ class SegmentModel:
         """Repeats the oracle of the family table on this very model; raises UnsupportedModelError if it fails."""
         tokens = self._loaded.config.vocab_size // 2, self._loaded.config.vocab_size // 3
         base = self.prefill(tokens).segment
-        tolerance = 1e-3 if self._dtype == torch.float32 else 5e-2
+        tolerance = 1e-3 if self.dtype == torch.float32 else 5e-2
         for position in {min(by, self.context_limit - len(tokens)) for by in _PROOF_POSITIONS}:
             truth = self.prefill(tokens, start=position).segment
             moved = self.rule.layers(self.rule.reposition(base, position))
@@ -245,7 +276,7 @@ class SegmentModel:
         )
 
     def _tensor(self, numbers: Sequence[int] | TokenIds) -> torch.Tensor:
-        return torch.tensor(np.asarray(numbers), dtype=torch.long, device=self._device)
+        return torch.tensor(np.asarray(numbers), dtype=torch.long, device=self.device)
 
 
 def _room(tensor: torch.Tensor, total: int) -> torch.Tensor:

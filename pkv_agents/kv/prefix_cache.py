@@ -269,7 +269,7 @@ class PrefixCache:
             for entry in self._entries
             if entry is new
             or entry.slab.writer.locked()
-            or entry.key != new.key
+            or (entry.key, entry.slab.origin) != (new.key, new.slab.origin)
             or common_prefix(entry.slab.ids, new.slab.ids) < entry.slab.length
         ]
 

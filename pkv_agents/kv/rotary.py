@@ -40,6 +40,7 @@ class RotaryRule:
         rotary: The model's own tables.
         device: Where its tensors are.
         limit: Most tokens of a sequence.
+        parameters: The configuration's rotary parameters, as canonical JSON: part of a stored segment's key.
     """
 
     family: Family
@@ -47,6 +48,7 @@ class RotaryRule:
     rotary: Rotary
     device: torch.device
     limit: int
+    parameters: str = "{}"
 
     def reposition(self, segment: KVSegment, by: int) -> KVSegment:
         """The segment `by` positions further on, or back if negative.
