@@ -1,11 +1,14 @@
-"""Keys and values of local models: slabs, a token-exact prefix cache over them, and segments that can be cut, moved,
-joined and edited (needs the extra `local`).
+"""Keys and values of local models (needs the extra `local`).
+
+Slabs and a token-exact prefix cache over them continue a prompt; segments can be cut, moved, joined, edited and kept on
+disk.
 """
 
 from __future__ import annotations
 
 from pkv_agents.kv._hf import HFModel, ModelFacts
 from pkv_agents.kv._memory import keep_freed_memory
+from pkv_agents.kv.disk import DiskStore
 from pkv_agents.kv.edit import EditMode, edit
 from pkv_agents.kv.engine import Forwarded, SegmentModel
 from pkv_agents.kv.families import Family, support_table
@@ -20,6 +23,7 @@ __all__ = [
     "CacheKey",
     "CacheStats",
     "Composed",
+    "DiskStore",
     "EXACT",
     "EditMode",
     "Edited",

@@ -1,8 +1,8 @@
 """Reads the attention of one forward, without changing the model.
 
-Attention implementations hand out no weights (sdpa) or are chosen in the model's configuration (eager), which is not ours
-to change. A torch function mode sees the calls of this thread alone: of `scaled_dot_product_attention` it computes the
-weights beside it, of eager attention it reads the softmax.
+Attention implementations hand out no weights (sdpa) or are chosen in the model's configuration (eager), which is not
+ours to change. A torch function mode sees the calls of this thread alone: of `scaled_dot_product_attention` it computes
+the weights beside it, of eager attention it reads the softmax.
 """
 
 from __future__ import annotations

@@ -180,14 +180,16 @@ def layers_of(cache: object) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """
     found: list[tuple[torch.Tensor, torch.Tensor]] = []
     if not isinstance(cache, Cache):
-        capability.refuse(f"{type(cache).__name__} is not a cache of transformers")
+        raise capability.refused(f"{type(cache).__name__} is not a cache of transformers")
     for index, layer in enumerate(cache.layers):
         kind = type(layer)
         if kind not in {DynamicLayer, _SequenceLayer}:
-            capability.refuse(f"layer {index} of its cache is a {kind.__name__}, which does not keep all keys and values")
+            raise capability.refused(
+                f"layer {index} of its cache is a {kind.__name__}, which does not keep all keys and values"
+            )
         keys, values = cast("CachedLayer", layer).keys, cast("CachedLayer", layer).values
         if keys is None or values is None or keys.dim() != 4:
-            capability.refuse(f"layer {index} caches something other than keys and values")
+            raise capability.refused(f"layer {index} caches something other than keys and values")
         found.append((keys, values))
     return found
 

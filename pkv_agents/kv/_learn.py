@@ -12,14 +12,14 @@ import torch
 from pkv_agents.kv import capability
 from pkv_agents.kv._loaded import Config, LoadedModel, Model
 from pkv_agents.kv.families import Family
-from pkv_agents.kv.rotary import Rotary, RotaryRule
+from pkv_agents.kv.rotary import RotaryRule
 
 
 def learn_limit(config: Config) -> int:
     """Most tokens of a sequence whose keys can be moved.
 
-    Chunked attention and temperatures by position (Llama 4) depend on absolute positions, but not before the first chunk,
-    or the first step of the temperature, ends.
+    Chunked attention and temperatures by position (Llama 4) depend on absolute positions, but not before the first
+    chunk, or the first step of the temperature, ends.
     """
     limits = [config.max_position_embeddings]
     kinds: Sequence[str] = getattr(config, "layer_types", None) or ()
@@ -55,7 +55,7 @@ def _rotary_module(model: Model) -> tuple[Callable[..., object], bool]:
         if last == "rotary_emb" and "vision" not in name and "visual" not in name:
             forward = inspect.signature(cast("Callable[..., object]", getattr(module, "forward", module)))
             return cast("Callable[..., object]", module), "layer_type" in forward.parameters
-    capability.refuse("it has no module named rotary_emb")
+    raise capability.refused("it has no module named rotary_emb")
 
 
 def _without_position(config: Config, family: Family, index: int, kind: str) -> bool:

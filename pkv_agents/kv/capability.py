@@ -1,15 +1,15 @@
 """Whether the engine may cache a model's keys and values: asked of its configuration and of one trial token.
 
 Two questions. `refusal`: may a prefix be kept and continued (slabs)? Decoder-only models whose every layer is full
-attention with rotary positions that do not depend on the sequence's length. `segment_refusal`: may it also be cut, moved
-and joined (segments)? Any family of `families.py`, also with sliding windows, with latents, or with layers that have no
-position. Everything else is refused with the reason, because a cache that is subtly wrong is worse than none.
+attention with rotary positions that do not depend on the sequence's length. `segment_refusal`: may it also be cut,
+moved and joined (segments)? Any family of `families.py`, also with sliding windows, with latents, or with layers that
+have no position. Everything else is refused with the reason, because a cache that is subtly wrong is worse than none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NoReturn, cast
+from typing import cast
 
 from pkv_agents.errors import UnsupportedModelError
 from pkv_agents.kv.families import Family
@@ -64,6 +64,24 @@ def segment_refusal(config: object, family: Family, cache_layers: frozenset[str]
     return None if family.table == "sincos" else _kinds_refusal(config)
 
 
+def input_refusal(config: object, family: Family) -> str | None:
+    """Says why a model that takes more than text is not supported; None if it takes text, or its family is known.
+
+    Args:
+        config: The whole model's configuration object, not its text part.
+        family: The text model's row.
+    """
+    if family.multimodal:
+        return None
+    return _other_input(config)
+
+
+def _other_input(config: object) -> str | None:
+    if getattr(config, "vision_config", None) is not None or getattr(config, "audio_config", None) is not None:
+        return "it takes images or audio; only text models are supported"
+    return None
+
+
 def _kinds_refusal(config: object) -> str | None:
     rope = getattr(config, "rope_parameters", None)
     if not isinstance(rope, Mapping) or not rope:
@@ -79,19 +97,19 @@ def _kinds_refusal(config: object) -> str | None:
 def require(condition: bool, reason: str) -> None:
     """Raises UnsupportedModelError with the reason unless the condition holds."""
     if not condition:
-        refuse(reason)
+        raise refused(reason)
 
 
-def refuse(reason: str) -> NoReturn:
-    """Raises UnsupportedModelError with the reason."""
-    raise UnsupportedModelError(f"this model cannot use the local engine: {reason}")
+def refused(reason: str) -> UnsupportedModelError:
+    """The error that says why a model cannot be used."""
+    return UnsupportedModelError(f"this model cannot use the local engine: {reason}")
 
 
 def _shape_refusal(config: object) -> str | None:
     if getattr(config, "is_encoder_decoder", False):
         return "it is an encoder-decoder; only decoder-only models are supported"
-    if getattr(config, "vision_config", None) is not None or getattr(config, "audio_config", None) is not None:
-        return "it takes images or audio; only text models are supported"
+    if reason := _other_input(config):
+        return reason
     kinds = cast("list[str]", getattr(config, "layer_types", None) or [])
     if other := sorted(set(kinds) - {"full_attention"}):
         return f"it has layers of the kind {', '.join(other)}; only full attention is supported"

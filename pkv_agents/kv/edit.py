@@ -1,7 +1,7 @@
 """Editing a value inside a prefilled prompt, six ways.
 
-A model that has read a value has also written its conclusions about it onto later tokens. The modes differ in how much of
-that they mend, and each is an approximation of the last:
+A model that has read a value has also written its conclusions about it onto later tokens. The modes differ in how much
+of that they mend, and each is an approximation of the last:
 
 | mode | computed | what the model then sees |
 |---|---|---|
@@ -9,12 +9,12 @@ that they mend, and each is an approximation of the last:
 | in_place | the field's tokens | the new value, and old conclusions behind it |
 | erratum | an erratum at the end | the old value, and an explicit correction; exact for its ids |
 | field_erratum | both, in one forward | the new value, and the correction |
-| selective | the field and the `keep` later tokens that a query attends to most | new value, the conclusions that matter |
+| selective | the field and `keep` later tokens that a query looks at | new value, new conclusions where they matter |
 | full | everything | a clean prefill: exact, the oracle |
 
-A field is edited by its own tokens (`KVSegment.fields`), never by searching for its text: a policy sentence that happens
-to hold the same words stays. A value may become longer or shorter; what follows moves, with its keys turned. Edits
-accumulate, and everything computed behind one inherits the origin `Edited`.
+A field is edited by its own tokens (`KVSegment.fields`), never by searching for its text: a policy sentence that
+happens to hold the same words stays. A value may become longer or shorter; what follows moves, with its keys turned.
+Edits accumulate, and everything computed behind one inherits the origin `Edited`.
 """
 
 from __future__ import annotations

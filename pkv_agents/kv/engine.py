@@ -4,8 +4,8 @@
     slots                b     e              recompute(segment, {1, 4})  -> [ a B c d E f ]
 
 All recomputed tokens go through the model in one forward; in each layer they see one another's new keys and values. A
-segment that comes in is never written: each forward copies it once into a buffer with room, which becomes the segment that
-goes out. (For token after token, where that copy would cost, write the segment into a slab.)
+segment that comes in is never written: each forward copies it once into a buffer with room, which becomes the segment
+that goes out. (For token after token, where that copy would cost, write the segment into a slab.)
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ from pkv_agents.kv.families import family_of
 from pkv_agents.kv.origin import EXACT, Origin
 from pkv_agents.kv.segment import KVSegment
 from pkv_agents.kv.slab import Slab, TokenIds
-
 
 _PROOF_POSITIONS = (1, 17, 500)
 
@@ -83,8 +82,7 @@ class SegmentModel:
         family = family_of(loaded.config.model_type)
         reason = family.refusal or refusal_of_cache(loaded)
         reason = reason or capability.segment_refusal(loaded.config, family, cache_layers(loaded))
-        if reason is None and not family.multimodal and hasattr(loaded.model.config, "vision_config"):
-            reason = "it takes images; only text models are supported"
+        reason = reason or capability.input_refusal(loaded.model.config, family)
         capability.require(reason is None, str(reason))
         self.device = device_of(loaded.model)
         self.context_limit = learn_limit(loaded.config)
@@ -142,7 +140,8 @@ class SegmentModel:
             recorder: Sees the attention of this forward.
 
         Raises:
-            SegmentError: If nothing is to be computed, a slot or an id does not exist, or the segment is another model's.
+            SegmentError: If nothing is to be computed, a slot or an id does not exist, or the segment is another
+                model's.
             ContextLengthError: If the new tokens do not fit the context.
         """
         anew = sorted(set(slots))
@@ -177,7 +176,8 @@ class SegmentModel:
             segment: It begins at position 0.
 
         Raises:
-            SegmentError: If the slab is not empty or of another shape, the segment begins elsewhere or is another model's.
+            SegmentError: If the slab is not empty or of another shape, the segment begins elsewhere or is another
+                model's.
             SlabError: If it does not fit the context.
         """
         self.check(segment)
@@ -251,7 +251,7 @@ class SegmentModel:
                     error = (have.float() - want.float()).abs().max() / want.float().abs().max().clamp(min=1e-9)
                     capability.require(
                         bool(error <= tolerance),
-                        f"turned to position {position}, layer {index} misses what the model computes there by {error:.1e}",
+                        f"turned to position {position}, layer {index} misses what the model computes by {error:.1e}",
                     )
 
     def _segment(

@@ -1,8 +1,8 @@
 """Where keys and values come from: exact, composed or edited.
 
 `EXACT` means: what one cold prefill of the same token ids gives. Everything else is an approximation of that, and so is
-whatever was computed behind it, so an origin is inherited by all later tokens. It is part of a cache's key: the same ids
-with the same origin have the same keys and values, and an exact look-up never sees any other.
+whatever was computed behind it, so an origin is inherited by all later tokens. It is part of a cache's key: the same
+ids with the same origin have the same keys and values, and an exact look-up never sees any other.
 """
 
 from __future__ import annotations

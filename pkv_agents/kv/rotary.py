@@ -1,12 +1,14 @@
 """Repositioning: keys computed at one position, as the model would have computed them at another.
 
-A rotary embedding multiplies each pair of a key's numbers, seen as a complex number, by t(p) = s * exp(i * p * f). So a key
-of position `old` becomes one of position `new` by multiplying with t(new) / t(old). Three things go wrong easily:
+A rotary embedding multiplies each pair of a key's numbers, seen as a complex number, by t(p) = s * exp(i * p * f). So a
+key of position `old` becomes one of position `new` by multiplying with t(new) / t(old). Three things go wrong easily:
 
-- the tables t must be the model's own, at both positions: one rotation by `new - old` drifts from what the model computes
-  in float32 at the larger positions (1e-4 at 4000 against 1e-6);
-- `s` (`attention_scaling`, 1.14 with yarn) must cancel; turning back and forth without dividing scales keys by its square;
-- the start must be what was computed, not what an earlier move left: in bfloat16 a chain of moves loses 5 % in a hundred.
+- the tables t must be the model's own, at both positions: one rotation by `new - old` drifts from what the model
+  computes in float32 at the larger positions (1e-4 at 4000 against 1e-6);
+- `s` (`attention_scaling`, 1.14 with yarn) must cancel; turning back and forth without dividing scales keys by its
+  square;
+- the start must be what was computed, not what an earlier move left: in bfloat16 a chain of moves loses 5 % in a
+  hundred.
 
 What this shows is held by an oracle for each family, and by `prove`, which repeats it on the loaded model itself.
 """
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import torch
@@ -75,7 +78,9 @@ class RotaryRule:
         old = self._positions(segment.written[first:last])
         new = self._positions(segment.positions[first:last])
         turns: dict[str, Turn] = {
-            kind: _ratio(self._table(new, kind), self._table(old, kind), self.device) for kind in set(self.kinds) if kind is not None
+            kind: _ratio(self._table(new, kind), self._table(old, kind), self.device)
+            for kind in set(self.kinds)
+            if kind is not None
         }
         still = (old == new).unsqueeze(-1)
         return [
@@ -130,7 +135,7 @@ def turn(numbers: torch.Tensor, by: Turn, layout: Layout) -> torch.Tensor:
 
 
 def _ratio(new: torch.Tensor, old: torch.Tensor, device: torch.device) -> Turn:
-    """new / old of unit length, so that no scale is left."""
+    """The quotient new / old, of unit length, so that no scale is left."""
     ratio = new * old.conj()
     ratio = ratio / ratio.abs()
     return ratio.real.float().to(device), ratio.imag.float().to(device)
@@ -144,8 +149,7 @@ def _pairs(found: object, table: Table) -> torch.Tensor:
     if table == "complex":
         assert isinstance(found, torch.Tensor)
         return found[0].cpu().to(torch.complex128)
-    assert isinstance(found, tuple)
-    first, second = (part[0].cpu().double() for part in found)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    first, second = (part[0].cpu().double() for part in cast("tuple[torch.Tensor, torch.Tensor]", found))
     if table == "sincos":
         first, second = second, first
     if table == "doubled":

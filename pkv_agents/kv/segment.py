@@ -70,7 +70,9 @@ class KVSegment:
             object.__setattr__(self, name, _frozen(getattr(self, name)))
         count = len(self.ids)
         if len(self.written) != count or len(self.keys) != len(self.values) or self.start < 0:
-            raise SegmentError("a segment has one written position a token, as many keys as values, and no negative start")
+            raise SegmentError(
+                "a segment has one written position a token, as many keys as values, and no negative start"
+            )
         if any(tensor.dim() != 3 or tensor.shape[1] != count for tensor in (*self.keys, *self.values)):
             raise SegmentError(f"every layer of a segment of {count} tokens is (heads, {count}, dim)")
         _check_fields(self.fields, count)

@@ -22,7 +22,7 @@ from dataclasses import replace
 
 from pkv_agents.errors import ContextLengthError, SegmentError
 from pkv_agents.kv.engine import Forwarded, SegmentModel
-from pkv_agents.kv.origin import EXACT, Composed, Origin
+from pkv_agents.kv.origin import EXACT, Composed, Origin, digest_of
 from pkv_agents.kv.segment import FieldSpan, KVSegment, concat
 
 
@@ -48,6 +48,11 @@ def compile_segment(
         raise SegmentError("a segment is compiled of at least one token")
     whole = model.prefill([*preamble, *ids]).segment
     return whole.slice(len(preamble), len(whole)).with_fields(*fields)
+
+
+def compiled_origin(ids: Sequence[int], preamble: Sequence[int]) -> Origin:
+    """The origin of what `compile_segment` gives for these tokens."""
+    return Composed((digest_of(ids, digest_of(preamble, EXACT)),)) if preamble else EXACT
 
 
 def splice(

@@ -51,7 +51,9 @@ def truth(name: str, value: list[int], behind: list[int] | None = None) -> Forwa
     return engine(name).prefill([*HEAD, *value, *TAIL, *POLICY, *(behind or [])])
 
 
-def change(name: str, value: list[int], mode: EditMode, *, keep: int = 3, segment: KVSegment | None = None) -> Forwarded:
+def change(
+    name: str, value: list[int], mode: EditMode, *, keep: int = 3, segment: KVSegment | None = None
+) -> Forwarded:
     asked = QUERY if mode == "selective" else []
     told = ERRATUM if "erratum" in mode else []
     given_segment = segment or prompt(name)
@@ -117,7 +119,7 @@ def test_selective_takes_what_the_query_looks_at() -> None:
     eager.set_attn_implementation("eager")
     with torch.inference_mode():
         told = eager(input_ids=torch.tensor([[*PROMPT, *QUERY]]), output_attentions=True).attentions
-    paid = sum(layer[0, :, len(PROMPT) :, 11 : len(PROMPT)].sum(dim=(0, 1)) for layer in told)
+    paid = torch.stack([layer[0, :, len(PROMPT) :, 11 : len(PROMPT)].sum(dim=(0, 1)) for layer in told]).sum(dim=0)
     want = sorted(11 + int(index) for index in paid.topk(4).indices)
     origin = change("llama", NEW["same"], "selective", keep=4).segment.origin
     assert isinstance(origin, Edited) and list(origin.edits[0].recomputed) == want
@@ -195,7 +197,7 @@ def test_edits_accumulate_and_ten_turns_see_them(mode: EditMode) -> None:
 
 @given(st.lists(st.sampled_from(sorted(NEW)), min_size=1, max_size=5))
 def test_any_run_of_edits_is_the_last_one_in_place(lengths: list[str]) -> None:
-    """Each edit computes the field from the same prefix and moves the same tail, always from what was computed first."""
+    """Each edit computes the field behind the same prefix and moves the same tail, from what was computed first."""
     segment = prompt("llama")
     for length in lengths:
         segment = change("llama", NEW[length], "in_place", segment=segment).segment
@@ -220,7 +222,11 @@ def test_a_hundred_edits_in_half_precision_do_not_wear_the_tail() -> None:
 
 def test_other_fields_move_grow_or_go() -> None:
     segment = prompt("llama").with_fields(
-        FieldSpan("before", 1, 3), FieldSpan("order", 6, 12), SPAN, FieldSpan("order.status.word", 9, 10), FieldSpan("z", 20, 22)
+        FieldSpan("before", 1, 3),
+        FieldSpan("order", 6, 12),
+        SPAN,
+        FieldSpan("order.status.word", 9, 10),
+        FieldSpan("z", 20, 22),
     )
     done = edit(engine("llama"), segment, SPAN.path, NEW["longer"], mode="in_place").segment
     assert done.fields == (

@@ -1,4 +1,4 @@
-"""Forwards over segments: behind one, at scattered places inside one, with windows, and without touching what is stored."""
+"""Forwards over segments: behind one, at scattered places inside one, with windows; what is stored stays."""
 
 from __future__ import annotations
 

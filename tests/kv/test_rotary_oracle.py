@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pytest
@@ -56,7 +56,10 @@ def test_keys_turned_are_keys_computed_there(name: str) -> None:
 
 
 def mutate_theta(rule: RotaryRule) -> RotaryRule:
-    return replace(rule, rotary=lambda positions, kind: rule.rotary(positions * 2, kind))
+    def doubled(positions: torch.Tensor, kind: str) -> object:
+        return rule.rotary(positions * 2, kind)
+
+    return replace(rule, rotary=doubled)
 
 
 def mutate_rotated(rule: RotaryRule) -> RotaryRule:
@@ -211,10 +214,10 @@ def test_a_wrong_row_is_found_on_the_model_itself(monkeypatch: pytest.MonkeyPatc
             parameter.data.uniform_(0.2, 2.0)
     with pytest.raises(UnsupportedModelError, match="normalises keys"):
         SegmentModel(model)
-    monkeypatch.setattr(engine_module, "family_of", lambda name: Family(name))
+    monkeypatch.setattr(engine_module, "family_of", Family)
     with pytest.raises(UnsupportedModelError, match=r"turned to position \d+, layer \d+ misses"):
         SegmentModel(model)
-    monkeypatch.setattr(engine_module, "family_of", lambda name: Family(name, "interleaved"))
+    monkeypatch.setattr(engine_module, "family_of", partial(Family, layout="interleaved"))
     with pytest.raises(UnsupportedModelError, match="misses"):
         SegmentModel(build(config_of("llama")))
 

@@ -78,11 +78,12 @@ _NO_HEAD_DIM_FAMILIES = {"falcon", "gptj", "gpt_neox", "phi", "stablelm", "persi
 
 def config_of(name: str, **changes: Any) -> Any:
     """A tiny configuration of a family."""
-    base = _NO_HEAD_DIM if name in _NO_HEAD_DIM_FAMILIES else _BASE
+    base: dict[str, Any] = _NO_HEAD_DIM if name in _NO_HEAD_DIM_FAMILIES else _BASE
     if name == "gptj":
         base = {"vocab_size": 64, "n_embd": 32, "n_layer": 4, "n_head": 4, "rotary_dim": 4, "n_positions": 1024}
-        base = {**base, "initializer_range": 0.3, "bos_token_id": None, "eos_token_id": None}
-    return CONFIG_MAPPING[name](**{**base, **CHANGES.get(name, {}), **changes})
+        base = base | {"initializer_range": 0.3, "bos_token_id": None, "eos_token_id": None}
+    settings: dict[str, Any] = {**base, **CHANGES.get(name, {}), **changes}
+    return CONFIG_MAPPING[name](**settings)
 
 
 def build(config: Any, seed: int = 0) -> Any:
