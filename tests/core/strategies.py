@@ -193,7 +193,7 @@ class _Maker:
         fields = {f"s{at}": self.kind(2) for at in range(self.random.randint(1, 4))}
         special = {"clock": (_CLOCK, 0.4), "count": (_COUNT, 0.4), "token": (_TOKEN, 0.4), "pinned": (_PIN, 0.2)}
         special |= {"critical": (_CRITICAL, 0.3), "outside": (_OUTSIDE, 0.3)}
-        special |= {"story": (_STORY, 0.4), "todos": (_TODOS, 0.3), "rows": (_ROWS, 0.3)}
+        special |= {"story": (_STORY, 0.7), "todos": (_TODOS, 0.5), "rows": (_ROWS, 0.5)}
         fields |= {name: kind for name, (kind, odds) in special.items() if self.random.random() < odds}
         hints: dict[str, Any] = {name: (kind.hint, ...) for name, kind in fields.items()}
         cls = create_model(self.prefix, __base__=TrackedState, **hints)
