@@ -11,11 +11,14 @@ from .anchors import Anchor
 from .breakpoints import Breakpoint, BreakpointPlan, apply_breakpoints, plan_breakpoints
 from .cachekeys import cache_key, shards_for
 from .cachesim import CacheOutcome, CacheRequest, CacheSim, cache_request
+from .conformance import STORE_CHECKS, check_store
+from .cost import Cost, cost_of, total_cost
 from .diff import Change, diff, fold
 from .errata import check_tag, new_tag, render_baseline, render_erratum
 from .errors import (
     AdapterError,
     ConflictError,
+    ConformanceError,
     ContextLengthError,
     GrammarError,
     LedgerError,
@@ -24,6 +27,7 @@ from .errors import (
     ModelError,
     OptionsError,
     PkvError,
+    PriceError,
     ProfileError,
     SchemaError,
     SessionError,
@@ -48,6 +52,7 @@ from .notices import Notice
 from .patch import REMOVE, append, apply_patch
 from .planning import plan
 from .predict import Prediction, predict
+from .prices import DEFAULT_PRICES, Price, PriceRow, PriceTable, model_family
 from .profiles import (
     ANTHROPIC,
     ANTHROPIC_MID_SYSTEM,
@@ -65,12 +70,24 @@ from .refusals import refuses_system, system_refused, without_system
 from .session import AgentSession
 from .snapshots import LeafMeta, Snapshot
 from .state import TrackedState
-from .stores import MemoryStore, SQLiteStore
+from .stores import (
+    LangGraphStore,
+    MemoryStore,
+    PostgresStore,
+    RedisStore,
+    SessionInfo,
+    SQLiteStore,
+    delete_session,
+    export_session,
+    import_session,
+    list_sessions,
+    reset_session,
+)
 from .styles import CALM_STYLE, DEFAULT_STYLE, PLAIN_STYLE, ErrataStyle
 from .tokens import TokenCounter, Tokenizer, estimate_message_tokens, estimate_tokens, token_counter
 from .tools import ToolSpec, canonical_tool, order_tools, sorted_arguments, tool_json
 from .turnplan import Insertion, Previous, TurnPlan
-from .usage import Usage, normalise_usage
+from .usage import Usage, merge_stream_usage, normalise_usage
 from .wire import append_text, wire, wire_new
 
 __all__ = [
@@ -88,8 +105,11 @@ __all__ = [
     "Carrier",
     "Change",
     "ConflictError",
+    "ConformanceError",
     "ContextLengthError",
+    "Cost",
     "DEFAULT_POLICY",
+    "DEFAULT_PRICES",
     "DEFAULT_STYLE",
     "Epoch",
     "ErrataStyle",
@@ -102,6 +122,7 @@ __all__ = [
     "KeyedList",
     "LEDGER_VERSION",
     "LOCAL",
+    "LangGraphStore",
     "LeafMeta",
     "Ledger",
     "LedgerError",
@@ -120,18 +141,26 @@ __all__ = [
     "PatchConflict",
     "Pinned",
     "PkvError",
+    "PostgresStore",
     "Prediction",
     "Previous",
+    "Price",
+    "PriceError",
+    "PriceRow",
+    "PriceTable",
     "Profile",
     "ProfileError",
     "REMOVE",
     "RebasePolicy",
     "RebaseQuote",
+    "RedisStore",
     "Role",
     "SQLiteStore",
+    "STORE_CHECKS",
     "SchemaError",
     "Sent",
     "SessionError",
+    "SessionInfo",
     "SessionReport",
     "SessionStore",
     "SlabError",
@@ -165,15 +194,23 @@ __all__ = [
     "cache_key",
     "cache_request",
     "canonical_tool",
+    "check_store",
     "check_tag",
     "commit",
+    "cost_of",
+    "delete_session",
     "diff",
     "estimate_message_tokens",
     "estimate_tokens",
     "explain",
+    "export_session",
     "fold",
+    "import_session",
+    "list_sessions",
     "merge_patches",
+    "merge_stream_usage",
     "minimum_notice",
+    "model_family",
     "neutralise",
     "new_tag",
     "normalise_usage",
@@ -185,12 +222,14 @@ __all__ = [
     "refuses_system",
     "render_baseline",
     "render_erratum",
+    "reset_session",
     "shards_for",
     "snapshot",
     "sorted_arguments",
     "system_refused",
     "token_counter",
     "tool_json",
+    "total_cost",
     "wire",
     "wire_new",
     "without_system",

@@ -49,6 +49,6 @@ class NoticeBoard:
         self._known[cause] = notice
         if len(self._known) > MAX_KEPT:
             del self._known[next(iter(self._known))]
-        logger.warning("%s: %s", self._key, notice)
+        logger.log(logging.INFO if notice.is_advice else logging.WARNING, "%s: %s", self._key, notice)
         if self._on_notice is not None:
             self._on_notice(notice)

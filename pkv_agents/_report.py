@@ -1,13 +1,18 @@
-"""A session's report: what changed, what was appended, what the cache served."""
+"""A session's report: what changed, what was appended, what the cache served, what it cost."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from decimal import Decimal
+from textwrap import wrap
 
+from .cost import Cost
 from .notices import Notice
 from .usage import Usage
 
 MAX_TURNS_SHOWN = 12
+WIDTH = 100
+"""Columns of the printed report; only names longer than that go beyond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +25,8 @@ class TurnRecord:
         appended_tokens: An estimate of the erratum's length.
         rebased: Why a new epoch began, or None.
         usage: What the provider reported; its fields are None where it did not.
+        cost: What it cost; None where nobody asked.
+        model: The model that answered, where it is known.
     """
 
     number: int
@@ -27,6 +34,19 @@ class TurnRecord:
     appended_tokens: int
     rebased: str | None
     usage: Usage
+    cost: Cost | None = None
+    model: str = ""
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain JSON data; amounts as text, what is not known as None."""
+        return {
+            "number": self.number,
+            "model": self.model,
+            "changed": list(self.changed),
+            "appended_tokens": self.appended_tokens,
+            "rebased": self.rebased,
+            **_accounts(self.usage, self.cost),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +59,7 @@ class SessionReport:
         total_turns: How many there were.
         usage: The sum over all of them.
         notices: Each notice once.
+        cost: The sum over all of them; None where nobody asked, or where they were paid in several currencies.
     """
 
     key: str
@@ -46,22 +67,34 @@ class SessionReport:
     total_turns: int
     usage: Usage
     notices: tuple[Notice, ...]
+    cost: Cost | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain JSON data, for tests and dashboards; amounts as text, what is not known as None."""
+        return {
+            "key": self.key,
+            "total_turns": self.total_turns,
+            "appended_tokens": sum(turn.appended_tokens for turn in self.turns),
+            **_accounts(self.usage, self.cost),
+            "turns": [turn.to_dict() for turn in self.turns],
+            "notices": [asdict(notice) for notice in self.notices],
+        }
 
     def __str__(self) -> str:
-        """A table a turn, the totals, the notices."""
-        share = self.usage.cached_share
-        cached = "not reported" if share is None else f"{share:.1%}"
-        lines = [
-            f"Session {self.key}: {self.total_turns} turns, "
-            f"about {sum(turn.appended_tokens for turn in self.turns):,} tokens of errata, cached share {cached}.",
-            f"{'turn':>4}  {'appended':>8}  {'cached':>8}  {'new':>8}  changed",
-        ]
-        for turn in self.turns[-MAX_TURNS_SHOWN:]:
-            what = ", ".join(turn.changed[:4]) + (f" and {len(turn.changed) - 4} more" if len(turn.changed) > 4 else "")
-            what += f" [new epoch: {turn.rebased}]" if turn.rebased else ""
-            read, fresh = _shown(turn.usage.cache_read), _shown(turn.usage.fresh)
-            lines.append(f"{turn.number:>4}  {turn.appended_tokens:>8}  {read:>8}  {fresh:>8}  {what or '-'}")
-        lines += [f"notice {notice}" for notice in self.notices]
+        """The totals, a table with a row a turn, the notices."""
+        appended = sum(turn.appended_tokens for turn in self.turns)
+        turns = "1 turn" if self.total_turns == 1 else f"{self.total_turns:,} turns"
+        lines = wrap(f"Session {self.key}: {turns}, about {appended:,} tokens of errata.", WIDTH)
+        lines.append(_share_line(self.usage))
+        if self.cost is not None:
+            lines += _cost_lines(self.cost)
+        shown = self.turns[-MAX_TURNS_SHOWN:]
+        priced = any(turn.cost is not None and turn.cost.total is not None for turn in shown)
+        money = f"{'cost':>10}  " if priced else ""
+        lines.append(f"{'turn':>4}  {'appended':>8}  {'cached':>9}  {'new':>9}  {'share':>6}  {money}changed")
+        lines += [_row(turn, priced) for turn in shown]
+        for notice in self.notices:
+            lines += wrap(f"notice {notice}", WIDTH, subsequent_indent="  ", break_long_words=False)
         return "\n".join(lines)
 
     def __rich__(self) -> str:
@@ -69,5 +102,55 @@ class SessionReport:
         return str(self).replace("[", r"\[")
 
 
+def _accounts(usage: Usage, cost: Cost | None) -> dict[str, object]:
+    """The usage and cost of a turn or a session as data."""
+    told = asdict(usage) | {"input": usage.input, "status": usage.status}
+    return {"usage": told, "cached_share": usage.cached_share, "cost": None if cost is None else cost.to_dict()}
+
+
+def _share_line(usage: Usage) -> str:
+    share = usage.cached_share
+    if share is None or usage.input is None:
+        return "Cached share: not reported."
+    counted = f", counted by {usage.estimated_by}" if usage.estimated_by else ""
+    return f"Cached share: {share:.1%} of {usage.input:,} input tokens{counted}."
+
+
+def _cost_lines(cost: Cost) -> list[str]:
+    """The cost in words: where it comes from, whether something is missing, and what the cache saved."""
+    if cost.total is None:
+        return [f"Cost: {cost.status}."]
+    dated = f" of {cost.as_of}" if cost.as_of else ""
+    source = "as the provider reported it" if cost.status == "reported" else f"estimated from prices{dated}"
+    gap = "" if cost.complete else "; a part of it was not reported or has no known price"
+    lines = [f"Cost: {_money(cost.total, cost.currency)}, {source}{gap}."]
+    without = cost.without_cache
+    if cost.saving is None or not without:
+        return [*lines, "Saving: not known."]
+    share = f"{cost.saving / without:.1%} of {_money(without, cost.currency)} without a cache, by the prices"
+    return [*lines, f"Saving: {_money(cost.saving, cost.currency)}, {share}."]
+
+
+def _row(turn: TurnRecord, priced: bool) -> str:
+    what = ", ".join(turn.changed[:4]) + (f" and {len(turn.changed) - 4} more" if len(turn.changed) > 4 else "")
+    what += f" [new epoch: {turn.rebased}]" if turn.rebased else ""
+    usage = turn.usage
+    share = "-" if usage.cached_share is None else f"{usage.cached_share:.1%}"
+    row = f"{turn.number:>4}  {turn.appended_tokens:>8}  {_shown(usage.cache_read):>9}  {_shown(usage.fresh):>9}  "
+    row += f"{share:>6}  "
+    if priced:
+        total = None if turn.cost is None else turn.cost.total
+        row += f"{'-' if turn.cost is None or total is None else _money(total, turn.cost.currency):>10}  "
+    row += what or "-"
+    return row if len(row) <= WIDTH else row[: WIDTH - 3] + "..."
+
+
 def _shown(tokens: int | None) -> str:
     return "-" if tokens is None else f"{tokens:,}"
+
+
+def _money(amount: Decimal, currency: str) -> str:
+    """An amount for people: cents where it is large, more digits where it is small."""
+    digits = 2 if abs(amount) >= 100 else 4 if abs(amount) >= 1 else 6
+    sign, text = "-" if amount < 0 else "", f"{abs(amount):,.{digits}f}"
+    return f"{sign}${text}" if currency == "USD" else f"{sign}{text} {currency}"

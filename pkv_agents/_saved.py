@@ -1,12 +1,13 @@
-"""What a session keeps: its ledger and usage, in memory and in a store."""
+"""What a session keeps: its ledger, usage and cost, in memory and in a store."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
+from typing import cast
 
-from ._stored import SessionStore, StoredSession, read_record
-from .errors import ConflictError, LedgerError, StoreError
+from ._stored import SessionRecord, SessionStore, StoredSession, decode_record, encode_record
+from .cost import Cost, total_cost
+from .errors import ConflictError, LedgerError, PriceError, StoreError
 from .ledger import Ledger
 from .messages import Message
 from .notices import Notice
@@ -16,7 +17,7 @@ from .usage import Usage
 
 
 class Saved:
-    """The ledger, the usage and the number of turns of one session; the caller holds a lock.
+    """The ledger of one session, with what its turns used and cost; the caller holds a lock.
 
     Args:
         key: The session.
@@ -28,7 +29,9 @@ class Saved:
         self.store = store
         self.ledger: Ledger | None = None
         self.usage = Usage()
+        self.cost: Cost | None = None
         self.turns: int = 0
+        self._extra: Mapping[str, object] = {}
         self._version = 0
 
     def reload(self) -> None:
@@ -54,6 +57,7 @@ class Saved:
         self,
         plan: TurnPlan,
         usage: Usage,
+        cost: Cost,
         answer: Message | None,
         plan_anew: Callable[[TurnPlan], TurnPlan | None],
     ) -> None:
@@ -62,6 +66,7 @@ class Saved:
         Args:
             plan: The plan that was sent.
             usage: What the call used.
+            cost: What it cost.
             answer: What it was answered with.
             plan_anew: Plans the same request from the ledger as it is then; None when that would be another request.
 
@@ -70,31 +75,54 @@ class Saved:
             StoreError: Nothing was saved.
         """
         try:
-            self._try(plan, usage, answer)
+            self._try(plan, usage, cost, answer)
         except ConflictError:
             self.reload()
             again = plan_anew(plan)
             if again is None:
                 raise
-            self._try(again, usage, answer)
+            self._try(again, usage, cost, answer)
 
-    def apply(self, plan: TurnPlan, usage: Usage, answer: Message | None) -> None:
+    def apply(self, plan: TurnPlan, usage: Usage, cost: Cost, answer: Message | None) -> None:
         """Record a plan in memory alone."""
         self.ledger = commit(self.ledger, plan, answer=answer)
-        self.usage, self.turns = self.usage + usage, self.turns + 1
+        self.turns += 1
+        self.count(usage, cost)
 
-    def _try(self, plan: TurnPlan, usage: Usage, answer: Message | None) -> None:
-        before = (self.ledger, self.usage, self.turns)
+    def count(self, usage: Usage, cost: Cost) -> None:
+        """Count what a call used and cost, whatever became of its plan."""
+        self.usage = self.usage + usage
+        self.cost = cost if self.cost is None else total_cost((self.cost, cost))
+
+    def reset(self) -> None:
+        """Forget what was told; the account stays.
+
+        Raises:
+            ConflictError: Another process recorded a turn meanwhile.
+            StoreError: It could not be saved; nothing was forgotten.
+        """
+        before = self.ledger
+        self.ledger = None
         try:
-            self.apply(plan, usage, answer)
             self._save()
         except (ConflictError, StoreError):
-            self.ledger, self.usage, self.turns = before
+            self.ledger = before
+            raise
+
+    def _try(self, plan: TurnPlan, usage: Usage, cost: Cost, answer: Message | None) -> None:
+        before = (self.ledger, self.usage, self.cost, self.turns)
+        try:
+            self.apply(plan, usage, cost, answer)
+            self._save()
+        except (ConflictError, StoreError):
+            self.ledger, self.usage, self.cost, self.turns = before
             raise
 
     def _take(self, stored: StoredSession | None) -> None:
         if stored is not None:
-            self.ledger, self.usage, self.turns = read_record(self.key, stored)
+            record = decode_record(self.key, stored)
+            self.ledger, self.usage, self.turns, self._extra = record.ledger, record.usage, record.turns, record.extra
+            self.cost = _cost_in(record.extra)
             self._version = stored.version
         elif self.store is not None:
             self.ledger, self._version = None, 0
@@ -110,12 +138,24 @@ class Saved:
             raise StoreError(f"the store raised {type(error).__name__}; nothing was read") from error
 
     def _save(self) -> None:
-        if self.store is None or self.ledger is None:
+        if self.store is None:
             return
-        data = {"ledger": self.ledger.to_dict(), "usage": asdict(self.usage), "turns": self.turns}
+        extra = {**self._extra, "cost": self.cost.to_dict()} if self.cost is not None else self._extra
+        data = encode_record(SessionRecord(self.ledger, self.usage, self.turns, extra))
         try:
             self._version = self.store.save(self.key, data, expected_version=self._version)
         except (ConflictError, StoreError):
             raise
         except Exception as error:  # and the answer must not be lost for it
             raise StoreError(f"the store raised {type(error).__name__}; nothing was saved") from error
+
+
+def _cost_in(extra: Mapping[str, object]) -> Cost | None:
+    """The cost in a record; None where there is none, or one of a form that this library does not know."""
+    data = extra.get("cost")
+    if not isinstance(data, Mapping):
+        return None
+    try:
+        return Cost.from_dict(cast("Mapping[str, object]", data))
+    except PriceError:
+        return None

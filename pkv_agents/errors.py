@@ -10,7 +10,9 @@
     |-- LedgerError                       a ledger that cannot be read: damaged, or of a newer version
     |-- StyleError (ValueError)           a wording of errata that could be misread or forged
     |-- ProfileError                      a provider profile that contradicts itself
+    |-- PriceError (ValueError)           a price or a price table that does not fit
     |-- StoreError                        a session store that failed
+    |-- ConformanceError (AssertionError) a store that does not do what sessions rely on
     |-- MessageError (ValueError)         a message that no provider would accept
     |-- ToolError (ValueError)            a tool spec that no provider would accept
     |-- ModelError                        local models
@@ -82,8 +84,16 @@ class ProfileError(PkvError):
     """A provider profile that contradicts itself."""
 
 
+class PriceError(PkvError, ValueError):
+    """A price or a price table that does not fit; the message names row, field and the mend."""
+
+
 class StoreError(PkvError):
     """A session store that failed."""
+
+
+class ConformanceError(PkvError, AssertionError):
+    """A session store that does not do what sessions rely on; the message names the check and what was seen."""
 
 
 class MessageError(PkvError, ValueError):

@@ -23,6 +23,8 @@ The codes of the core:
 | `markers_dropped` | cache markers of the application were left out: too many, or on a block that takes none |
 | `marker_ttl` | a marker's lifetime was shortened: it stood behind a shorter one |
 | `commit_conflict` | another turn was recorded first; this one is told again on the next |
+| `template_moves_prefix` | a model's chat template moves the prefix; `path` is the code of the finding |
+| `template_loses_text` | a model's chat template loses or refuses text; `path` is the code of the finding |
 | `store_failed` | the session could not be saved; it goes on in memory |
 """
 

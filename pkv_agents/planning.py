@@ -26,7 +26,7 @@ from .errata import DEFAULT_STYLE, ErrataStyle, check_tag, new_tag, render_basel
 from .errors import SchemaError
 from .ledger import Epoch, Erratum, Ledger, Sent
 from .messages import Message
-from .profiles import Profile
+from .profiles import Profile, minimum_notice
 from .snapshots import PLAIN, Snapshot
 from .state import TrackedState
 from .tokens import estimate_tokens
@@ -150,6 +150,7 @@ def _fill(
     changes = diff(told, now)
     insertions = _replayed(epoch, request)
     erratum = None
+    begins = place is None or epoch is not place.epoch
     carrier = choose_carrier(profile, rest, len(rest)) if changes or again else None
     if carrier is None:
         again = ()
@@ -161,12 +162,15 @@ def _fill(
         kept = replace(kept, errata=(*kept.errata, erratum))
         told = fold(told, changes)
     notices = [*decision.notices]
+    if begins:
+        short = minimum_notice(estimate_tokens(request.system(epoch)), profile)
+        notices += [short] if short is not None else []
     if carrier is None and any(rest or not now.meta.get(change.path, PLAIN).volatile for change in changes):
         notices.append(_reasons.waits(changes, rest))
     if request.orphans:
         notices.append(_reasons.orphaned(request.orphans))
-    base = ledger.last if ledger is not None else ""
     is_known = ledger is not None and any(known is kept for known in ledger.epochs)
+    base = ledger.last if ledger is not None else ""
     return TurnPlan(
         system=request.system(epoch),
         insertions=tuple(insertions),

@@ -11,45 +11,35 @@ The state itself is not stored: the caller's value is the truth, and the ledger 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Generic, Literal, TypeVar, cast
+from typing import Generic, Literal
 
 from ._board import NoticeBoard
+from ._open_plans import OpenPlans
 from ._rebase import DEFAULT_POLICY, RebasePolicy
-from ._report import SessionReport, TurnRecord
+from ._report import SessionReport
 from ._saved import Saved
+from ._source import StateSource, StateT
 from ._stored import SessionStore
+from ._tally import Tally
 from ._walk import snapshot
+from .cost import Cost
 from .errata import check_tag, new_tag
-from .errors import (
-    ConflictError,
-    MissingSessionKeyError,
-    SchemaError,
-    SessionError,
-    StoreError,
-)
+from .errors import ConflictError, MissingSessionKeyError, SessionError, StoreError
 from .explain import transcript
 from .ledger import Ledger
 from .messages import Message
 from .notices import Notice
-from .patch import apply_patch
 from .planning import plan
+from .prices import DEFAULT_PRICES, PriceTable
 from .profiles import GENERIC, Profile
 from .refusals import system_refused, without_system
 from .snapshots import Snapshot
-from .state import TrackedState
+from .styles import DEFAULT_STYLE, ErrataStyle
 from .turnplan import TurnPlan
 from .usage import Usage, normalise_usage
 from .wire import wire
-
-StateT = TypeVar("StateT", bound=TrackedState)
-
-MAX_KEPT = 1000
-"""How many turns a report remembers."""
-MAX_OPEN = 32
-"""How many plans may wait for their answers at a time; an older one can still be recorded, but not planned anew."""
 
 
 def _utc_now() -> datetime:
@@ -67,10 +57,12 @@ class AgentSession(Generic[StateT]):
         store: Where ledger and usage live between processes; None keeps them in memory.
         profile: What the provider allows; when left out, a wrapper that knows its model passes that to `plan`.
         on_notice: Called with each notice, once for each cause.
-        strict: Raise notices instead (for tests and CI), but for a rebase that was asked for.
+        strict: Raise notices instead (for tests and CI), but for advice (`Notice.is_advice`).
         tag: The tag of the blocks; random when left out.
         rebase_policy: When errata are folded into a new baseline.
-        clock: Tells the time, with a zone, for fields with a `ttl`.
+        style: The wording of baseline and errata.
+        prices: What tokens cost.
+        clock: Tells the time, with a zone, for fields with a `ttl` and for caches that expire.
 
     Raises:
         MissingSessionKeyError: The key is empty.
@@ -90,13 +82,12 @@ class AgentSession(Generic[StateT]):
         strict: bool = False,
         tag: str | None = None,
         rebase_policy: RebasePolicy = DEFAULT_POLICY,
+        style: ErrataStyle = DEFAULT_STYLE,
+        prices: PriceTable = DEFAULT_PRICES,
         clock: Callable[[], datetime] = _utc_now,
     ) -> None:
         if not isinstance(key, str) or not key:  # pyright: ignore[reportUnnecessaryIsInstance] (untyped callers)
             raise MissingSessionKeyError("a session needs a key of its own, for instance key='user-42'")
-        if isinstance(state, type) or not (isinstance(state, TrackedState) or callable(state)):
-            kind = getattr(state, "__name__", type(state).__name__)
-            raise SchemaError(f"the state is {kind}; pass a TrackedState instance, or a function that returns one")
         if store is not None and not callable(getattr(store, "load", None)):
             raise SessionError(f"store: a store, for instance SQLiteStore('sessions.db'), not a {type(store).__name__}")
         self.key = key
@@ -104,17 +95,15 @@ class AgentSession(Generic[StateT]):
         self.own_profile = profile
         self.profile = profile if profile is not None else GENERIC
         self.rebase_policy = rebase_policy
+        self.style = style
         self._clock = clock
-        self._confirmed: dict[str, datetime] = {}
-        self._owned: StateT | None = cast(StateT, state) if isinstance(state, TrackedState) else None
-        self._read: Callable[[], StateT] | None = None if isinstance(state, TrackedState) else state
+        self._source = StateSource(state)
         self._board = NoticeBoard(key, on_notice, strict)
+        self._tally = Tally(prices)
         self._lock = threading.RLock()
-        self._turns: deque[TurnRecord] = deque(maxlen=MAX_KEPT)
         self._rebase: str | None = None
         self._last: TurnPlan | None = None
-        # Plans that were made and not recorded yet, with what they were made from.
-        self._open: OrderedDict[int, tuple[TurnPlan, tuple[Message, ...], Snapshot]] = OrderedDict()
+        self._open = OpenPlans()
         self._saved = Saved(key, store)
         self._saved.reload()
         self._tag = check_tag(tag) if tag is not None else new_tag()
@@ -122,12 +111,7 @@ class AgentSession(Generic[StateT]):
     @property
     def state(self) -> StateT:
         """The state: the session's own, or the application's as it is now."""
-        if self._read is None:
-            return cast(StateT, self._owned)
-        found = self._read()
-        if not isinstance(found, TrackedState):  # pyright: ignore[reportUnnecessaryIsInstance] (untyped callers)
-            raise SchemaError(f"the state function returned a {type(found).__name__}; return a TrackedState")
-        return found
+        return self._source.get()
 
     @property
     def ledger(self) -> Ledger | None:
@@ -153,11 +137,7 @@ class AgentSession(Generic[StateT]):
             SessionError: The application owns the state.
         """
         with self._lock:
-            if self._owned is None:
-                raise SessionError("the application owns this state; change it there, the session reads it")
-            self._owned = apply_patch(self._owned, patch)
-            self._confirmed.update(dict.fromkeys(patch, self._clock()))
-            return self._owned
+            return self._source.update(patch, self._clock())
 
     def plan(
         self,
@@ -187,9 +167,7 @@ class AgentSession(Generic[StateT]):
             failed = self._saved.refresh()
             known = snapshot(self.state)
             made = self._plan(messages, known, profile if profile is not None else self.profile, model)
-            self._open[id(made)] = (made, tuple(messages), known)
-            while len(self._open) > MAX_OPEN:
-                self._open.popitem(last=False)
+            self._open.add(made, messages, known)
         for notice in (*failed, *notices, *made.notices):
             self._board.tell(notice, made.epoch.number)
         return made
@@ -208,45 +186,43 @@ class AgentSession(Generic[StateT]):
             plan: The plan that was sent.
             usage: What the provider reported, in any shape that `normalise_usage` reads.
             answer: What the model answered; see `pkv_agents.commit`.
-            on_conflict: `report` for wrappers in the middle of a turn: the plan is left unrecorded, so its changes
-                are told again on the next turn, with a notice.
+            on_conflict: `report` for wrappers in the middle of a turn: what the call used is counted, its changes are
+                told again on the next turn, and there is a notice.
 
         Raises:
-            ConflictError: Another plan was recorded since this one was made, and the two do not agree. What the call
-                used is counted all the same.
+            ConflictError: Another plan, which tells something else, was recorded since this one was made.
             StoreError: It could not be saved; nothing was recorded.
         """
         with self._lock:
             if self._last is plan:
                 return
             reported = normalise_usage(usage)
-            saved, notice = self._saved, None
+            saved, notice, cost = self._saved, None, self._tally.cost(plan, reported)
             try:
-                saved.advance(plan, reported, answer, self._plan_anew)
-                self._record(plan, reported)
+                saved.advance(plan, reported, cost, answer, self._plan_anew)
+                self._record(plan, reported, cost)
             except ConflictError as error:
                 if on_conflict == "raise":
                     raise
-                saved.usage = saved.usage + reported  # the call was made, whoever won
+                saved.count(reported, cost)  # the call was made, whoever won
                 notice = Notice("commit_conflict", cost="the changes are told again", message=str(error))
             except StoreError as error:
                 if on_conflict == "raise":
                     raise
-                saved.apply(plan, reported, answer)
-                self._record(plan, reported)
+                saved.apply(plan, reported, cost, answer)
+                self._record(plan, reported, cost)
                 notice = Notice("store_failed", mend="save again with the next turn", message=str(error))
-            self._open.pop(id(plan), None)
+            self._open.close(plan)
         if notice is not None:
             self._board.tell(notice, saved.turns)
 
     def _plan_anew(self, plan: TurnPlan) -> TurnPlan | None:
         """The plan of the same request from the ledger as it is now, if that would be the same request."""
-        known = self._open.get(id(plan))
+        known = self._open.get(plan)
         if known is None:
             return None
-        _, messages, state = known
-        again = self._plan(messages, state, plan.profile, plan.sent.model)
-        return again if wire(again, messages) == wire(plan, messages) else None
+        again = self._plan(known.messages, known.state, plan.profile, plan.sent.model)
+        return again if wire(again, known.messages) == wire(plan, known.messages) else None
 
     def without_system(self, plan: TurnPlan) -> TurnPlan:
         """Plan a request anew after its model refused a system turn in it; remembered for the session.
@@ -261,30 +237,36 @@ class AgentSession(Generic[StateT]):
             SessionError: The plan is not one of this session that waits for its answer.
         """
         with self._lock:
-            known = self._open.pop(id(plan), None)
+            known = self._open.close(plan)
             if known is None:
                 raise SessionError("this plan is not waiting for an answer in this session; plan the request again")
-            _, messages, state = known
             self._saved.ledger = without_system(self._saved.ledger, plan.sent.model)
-            made = self._plan(messages, state, plan.profile, plan.sent.model)
-            self._open[id(made)] = (made, messages, state)
+            made = self._plan(known.messages, known.state, plan.profile, plan.sent.model)
+            self._open.add(made, known.messages, known.state)
         self._board.tell(system_refused(plan.sent.model), made.epoch.number)
         return made
 
     def rebase(self, reason: str = "requested") -> None:
-        """Begin a new epoch with the next request that succeeds.
-
-        Args:
-            reason: Why; it is recorded and reported.
-        """
+        """Begin a new epoch with the next request that succeeds; the reason is recorded and reported."""
         with self._lock:
             self._rebase = reason
 
     def report(self) -> SessionReport:
         """What changed, what was appended, what the cache served, and the notices."""
         with self._lock:
-            saved = self._saved
-            return SessionReport(self.key, tuple(self._turns), saved.turns, saved.usage, self._board.notices)
+            return self._tally.report(self._saved, self._board.notices)
+
+    def reset(self) -> None:
+        """Forget what the model was told, for a conversation that begins anew; state and account stay.
+
+        Raises:
+            ConflictError: Another process recorded a turn meanwhile; nothing was forgotten.
+            StoreError: It could not be saved; nothing was forgotten.
+        """
+        with self._lock:
+            self._saved.reset()
+            self._rebase = None
+            self._open.clear()
 
     def transcript(self, messages: Sequence[Message]) -> str:
         """The exact wire form of a request with these messages, with errata marked. Records and reports nothing."""
@@ -303,13 +285,13 @@ class AgentSession(Generic[StateT]):
             tag=self._tag,
             policy=self.rebase_policy,
             clock=self._clock(),
-            confirmed=self._confirmed,
+            confirmed=self._source.confirmed,
+            style=self.style,
             model=model,
         )
 
-    def _record(self, plan: TurnPlan, usage: Usage) -> None:
+    def _record(self, plan: TurnPlan, usage: Usage, cost: Cost) -> None:
         self._last, self.profile = plan, plan.profile
         if plan.rebased is not None and plan.rebased == self._rebase:
             self._rebase = None
-        changed = tuple(change.path for change in plan.changes) if plan.erratum is not None else ()
-        self._turns.append(TurnRecord(self._saved.turns, changed, plan.appended_tokens, plan.rebased, usage))
+        self._tally.add(plan, usage, cost, self._saved.turns)

@@ -1,188 +1,154 @@
 """Usage: any provider's account of a call, in disjoint buckets.
 
+    normalise_usage(response)         # a dict, an SDK's object, a framework's message; never raises
+    merge_stream_usage(chunks)        # the same for a stream, where usage comes in parts or several times
+
 Providers disagree on whether input tokens include cached ones. Here they never do: `fresh`, `cache_read` and the two
 `cache_write` buckets add up to the input. None means "not reported", which is not 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, cast
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import cast
 
+from ._usage_record import Usage, UsageStatus
+from ._usage_shapes import get, is_part, items, opened, read_shape
 
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Tokens of one call, or the sum of several.
+__all__ = ["Usage", "UsageStatus", "merge_stream_usage", "normalise_usage"]
 
-    Attributes:
-        fresh: Input tokens that were read at full price; all of the input where a cache was not reported.
-        cache_read: Input tokens that a cache served.
-        cache_write_5m: Input tokens written to a cache for minutes.
-        cache_write_1h: Input tokens written for an hour.
-        output: Generated tokens.
-    """
+_INSIDE = (
+    "usage_metadata",
+    "usageMetadata",
+    "usage",
+    "token_usage",
+    "message",
+    "raw",
+    "response_metadata",
+    "llm_output",
+    "response",
+    "metadata",
+    "meta_info",
+    "timings",
+    "additional_kwargs",
+)
+"""Where responses, chunks, messages and events keep their usage; the first in which it is found counts."""
 
-    fresh: int | None = None
-    cache_read: int | None = None
-    cache_write_5m: int | None = None
-    cache_write_1h: int | None = None
-    output: int | None = None
-
-    @property
-    def input(self) -> int | None:
-        """All input tokens that were reported, or None."""
-        parts = [self.fresh, self.cache_read, self.cache_write_5m, self.cache_write_1h]
-        known = [part for part in parts if part is not None]
-        return sum(known) if known else None
-
-    @property
-    def cached_share(self) -> float | None:
-        """The part of the input that a cache served, or None when that was not reported."""
-        total = self.input
-        return None if self.cache_read is None or not total else self.cache_read / total
-
-    def __add__(self, other: Usage) -> Usage:
-        """Sum by bucket; what one side did not report does not turn into 0."""
-        return Usage(
-            _sum(self.fresh, other.fresh),
-            _sum(self.cache_read, other.cache_read),
-            _sum(self.cache_write_5m, other.cache_write_5m),
-            _sum(self.cache_write_1h, other.cache_write_1h),
-            _sum(self.output, other.output),
-        )
-
-
-def _sum(one: int | None, two: int | None) -> int | None:
-    if one is None:
-        return two
-    return one if two is None else one + two
+_PLAIN = (str, int, float)
+_MAX_NODES = 32
 
 
 def normalise_usage(reported: object) -> Usage:
     """Read any provider's usage.
 
     Args:
-        reported: A dict or an object of OpenAI (chat or Responses), Anthropic, Bedrock, Gemini, DeepSeek, LangChain's
-            `usage_metadata`, a local `Reply`, a whole response that has one of these inside, or a `Usage`.
+        reported: A dict or an object of OpenAI (chat or Responses) and what speaks its protocol (Azure, DeepSeek,
+            OpenRouter, vLLM, SGLang, llama.cpp), Anthropic, Bedrock, Gemini, Ollama; LangChain's message, chunk,
+            result, `usage_metadata` or usage by model; LlamaIndex's response; a local `Reply`; a whole response that
+            has one of these inside; a `Usage`, or its fields as a dict.
 
     Returns:
-        Disjoint buckets; the same again for what is normalised already. Unknown shapes give an empty Usage.
+        Disjoint buckets; the same again for what is normalised already. What is no whole number of 0 or more, and a
+        breakdown that contradicts its total, counts as not reported. Unknown shapes give an empty Usage.
     """
-    if isinstance(reported, Usage):
-        return reported
-    data = _as_dict(reported)
-    for inner in ("usage_metadata", "usage", "token_usage", "usageMetadata"):
-        if data.get(inner) is not None:
-            return normalise_usage(data[inner])
-    if "response_metadata" in data or "raw" in data:
-        return normalise_usage(data.get("raw") or data.get("response_metadata"))
-    for read in (_langchain, _anthropic, _bedrock, _openai_responses, _openai_chat, _gemini, _local):
-        usage = read(data)
-        if usage is not None:
-            return usage
-    return Usage()
+    return _find(reported)[0]
 
 
-def _as_dict(value: object) -> dict[str, Any]:
-    if isinstance(value, Mapping):
-        return dict(cast("Mapping[str, Any]", value))
-    dump = getattr(value, "model_dump", None)
-    if callable(dump):
-        return cast("dict[str, Any]", dump())
-    slots = getattr(type(value), "__slots__", ())
-    names = [slots] if isinstance(slots, str) else list(slots)
-    fields = {name: getattr(value, name) for name in names if hasattr(value, name)}
-    return fields | cast("dict[str, Any]", getattr(value, "__dict__", {}))
+def merge_stream_usage(chunks: Iterable[object], *, so_far: Usage | None = None) -> Usage:
+    """Read the usage of a stream.
+
+    Providers report all so far, in the first chunk, the last, or each. LangChain's chunks are parts to be added, but
+    for some that restate the whole. Neither is counted twice.
+
+    Args:
+        chunks: The stream's chunks or events, in order.
+        so_far: What came of earlier chunks, to read a stream one chunk at a time.
+
+    Returns:
+        The usage of the whole call; empty where no chunk reports any.
+    """
+    merged = so_far if so_far is not None else Usage()
+    for chunk in chunks:
+        told, part = _find(chunk)
+        if told.status == "not reported":
+            continue
+        # A part has its input only once, and never tells less output than the parts before it did together.
+        restated = bool(merged.input and told.input) or bool(merged.output and (told.output or 0) >= merged.output)
+        merged = merged + told if part and not (restated and told.input) else _restated(merged, told)
+    return merged
 
 
-def _int(data: dict[str, Any], *names: str) -> int | None:
-    for name in names:
-        value = data.get(name)
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
-    return None
+def _restated(old: Usage, new: Usage) -> Usage:
+    """Replace what was told by a later report of all so far; fields that it leaves out, or as 0, stay."""
+    same = new.input == old.input or (new.cache_read is None and new.fresh == old.fresh)
+    if not new.input or (same and _detail(old) >= _detail(new)):
+        bucketed = old if old.input is not None else new
+    else:
+        bucketed = new
+    return replace(
+        bucketed,
+        output=new.output or (old.output if old.output is not None else new.output),
+        reasoning=new.reasoning or (old.reasoning if old.reasoning is not None else new.reasoning),
+        reported_cost=new.reported_cost or old.reported_cost,
+    )
 
 
-def _without(total: int | None, *parts: int | None) -> int | None:
-    """The rest of a total that includes the other buckets; never negative."""
-    return None if total is None else max(0, total - sum(part or 0 for part in parts))
+def _detail(usage: Usage) -> int:
+    """How many input buckets are known."""
+    buckets = (usage.fresh, usage.cache_read, usage.cache_write_5m, usage.cache_write_1h)
+    return sum(bucket is not None for bucket in buckets)
 
 
-def _tiered(details: dict[str, Any], name: str) -> int | None:
-    """A detail, also where a service tier is prefixed to its name (`priority_cache_read`)."""
-    return _int(details, name, f"priority_{name}", f"flex_{name}")
+def _find(value: object, *, results: bool = True) -> tuple[Usage, bool]:
+    """The usage in a value, and whether it is a part to be added. `results`: whether it may hold LangChain results.
+
+    Where the first that is found tells nothing of a cache, another of the same input that does is taken: LlamaIndex and
+    llama.cpp report twice, once with less.
+    """
+    best: tuple[Usage, bool] | None = None
+    for usage, part in _candidates(value, results):
+        if best is None:
+            best = usage, part
+        elif usage.cache_read is not None and usage.input == best[0].input:
+            output = usage.output if usage.output is not None else best[0].output
+            best = replace(usage, output=output, reported_cost=best[0].reported_cost or usage.reported_cost), best[1]
+        if best[0].cache_read is not None:
+            break
+    return best or (Usage(), False)
 
 
-def _langchain(data: dict[str, Any]) -> Usage | None:
-    """Input includes everything; `cache_creation` is 0 or absent where the two tiers are given."""
-    if "input_token_details" not in data and not {"input_tokens", "total_tokens"} <= data.keys():
-        return None
-    if "input_tokens_details" in data:
-        return None
-    details = _as_dict(data.get("input_token_details") or {})
-    read = _tiered(details, "cache_read")
-    five, hour = _int(details, "ephemeral_5m_input_tokens"), _int(details, "ephemeral_1h_input_tokens")
-    created = _tiered(details, "cache_creation")
-    five = _sum(five, created) if created or five is None else five
-    total = _int(data, "input_tokens")
-    return Usage(_without(total, read, five, hour), read, five, hour, _int(data, "output_tokens"))
+def _candidates(value: object, results: bool) -> Iterator[tuple[Usage, bool]]:
+    """Each usage in a value, nearest first. Bounded: a mock has every attribute, and values may hold themselves."""
+    queue: deque[object] = deque([value])
+    for _ in range(_MAX_NODES):
+        if not queue:
+            return
+        node = opened(queue.popleft())
+        if type(node) is Usage:  # not isinstance, here and below: that asks the object, which may raise
+            yield node, False
+        elif (usage := read_shape(node)) is not None:
+            yield usage, is_part(node)
+        else:
+            if results and (total := _several(node)).status != "not reported":
+                yield total, False
+            inside = (get(node, name) for name in _INSIDE)
+            queue.extend(inner for inner in inside if inner is not None and not issubclass(type(inner), _PLAIN))
 
 
-def _anthropic(data: dict[str, Any]) -> Usage | None:
-    """Input excludes what was read from or written to the cache."""
-    if "cache_read_input_tokens" not in data and "cache_creation_input_tokens" not in data:
-        return None
-    tiers = _as_dict(data.get("cache_creation") or {})
-    hour = _int(tiers, "ephemeral_1h_input_tokens")
-    five = _int(tiers, "ephemeral_5m_input_tokens")
-    if five is None and hour is None:
-        five = _int(data, "cache_creation_input_tokens")
-    read = _int(data, "cache_read_input_tokens")
-    return Usage(_int(data, "input_tokens"), read, five, hour, _int(data, "output_tokens"))
-
-
-def _bedrock(data: dict[str, Any]) -> Usage | None:
-    if "inputTokens" not in data:
-        return None
-    read = _int(data, "cacheReadInputTokens", "cacheReadInputTokenCount")
-    written = _int(data, "cacheWriteInputTokens", "cacheWriteInputTokenCount")
-    return Usage(_int(data, "inputTokens"), read, written, None, _int(data, "outputTokens"))
-
-
-def _openai_responses(data: dict[str, Any]) -> Usage | None:
-    if "input_tokens" not in data:
-        return None
-    details = _as_dict(data.get("input_tokens_details") or {})
-    read, written = _int(details, "cached_tokens"), _int(details, "cache_write_tokens")
-    total = _int(data, "input_tokens")
-    return Usage(_without(total, read, written), read, written, None, _int(data, "output_tokens"))
-
-
-def _openai_chat(data: dict[str, Any]) -> Usage | None:
-    if "prompt_tokens" not in data or "cached_tokens" in data:
-        return None
-    details = _as_dict(data.get("prompt_tokens_details") or {})
-    read = _int(details, "cached_tokens")
-    read = _int(data, "prompt_cache_hit_tokens") if read is None else read
-    written = _int(details, "cache_write_tokens")
-    total = _int(data, "prompt_tokens")
-    return Usage(_without(total, read, written), read, written, None, _int(data, "completion_tokens"))
-
-
-def _gemini(data: dict[str, Any]) -> Usage | None:
-    total = _int(data, "prompt_token_count", "promptTokenCount")
-    if total is None:
-        return None
-    read = _int(data, "cached_content_token_count", "cachedContentTokenCount")
-    output = _int(data, "candidates_token_count", "candidatesTokenCount")
-    thoughts = _int(data, "thoughts_token_count", "thoughtsTokenCount")
-    return Usage(_without(total, read), read, None, None, _sum(output, thoughts))
-
-
-def _local(data: dict[str, Any]) -> Usage | None:
-    """Our own engine: `cached_tokens` are those that were not passed to the model."""
-    if "prompt_tokens" not in data:
-        return None
-    read, total = _int(data, "cached_tokens"), _int(data, "prompt_tokens")
-    return Usage(_without(total, read), read, None, None, _int(data, "output_tokens", "completion_tokens"))
+def _several(node: object) -> Usage:
+    """The usage of a LangChain result (its first alternative for each prompt), or of a dict of usage by model."""
+    found: list[Usage] = []
+    if generations := items(get(node, "generations")):
+        prompts = [items(prompt)[:1] for prompt in generations]
+        heads = [head for prompt in prompts for head in prompt] if any(prompts) else generations[:1]
+        found = [_find(head, results=False)[0] for head in heads]
+    else:
+        with suppress(Exception):  # a mapping of somebody's may raise anything
+            if isinstance(node, Mapping) and not any(name in node for name in _INSIDE):
+                entries = list(cast("Mapping[object, object]", node).values())
+                if all(isinstance(entry, Mapping) for entry in entries):
+                    found = [usage for entry in entries if (usage := read_shape(entry)) is not None]
+    return sum(found, Usage())

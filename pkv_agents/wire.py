@@ -10,6 +10,7 @@ from typing import Any, cast
 from .errors import SessionError
 from .escape import neutralise, neutralise_joined
 from .messages import Message, Part, ToolCall
+from .tools import sorted_arguments
 from .turnplan import TurnPlan
 
 # The model's own thoughts go back as they came: the provider checks their signature, and only the model wrote them.
@@ -35,9 +36,9 @@ def wire(plan: TurnPlan, messages: Sequence[Message]) -> tuple[Message, ...]:
     if plan.insertions and plan.insertions[-1].after > len(messages):
         raise SessionError("these are not the messages that the plan was made for; plan and wire the same list")
     out = [Message("system", plan.system)]
-    at = plan.leading
+    at, tidy = plan.leading, plan.profile.sorts_arguments
     for after, group in groupby(plan.insertions, key=lambda insertion: insertion.after):
-        out += [_neutral(message) for message in _kept(plan, messages, at, after)]
+        out += [_neutral(message, tidy) for message in _kept(plan, messages, at, after)]
         at = after
         system: list[str] = []
         for insertion in group:
@@ -48,7 +49,7 @@ def wire(plan: TurnPlan, messages: Sequence[Message]) -> tuple[Message, ...]:
                 out[-1] = append_text(out[-1], insertion.text)
         if system:  # one turn, however many errata stand here: providers refuse two system turns in a row
             out.append(Message("system", "\n\n".join(system)))
-    out += [_neutral(message) for message in _kept(plan, messages, at, len(messages))]
+    out += [_neutral(message, tidy) for message in _kept(plan, messages, at, len(messages))]
     return tuple(out)
 
 
@@ -95,14 +96,17 @@ def append_text(message: Message, block: str) -> Message:
     return replace(message, content=(*content, {"type": "text", "text": block}))
 
 
-def _neutral(message: Message) -> Message:
-    """A message whose text cannot pass for one of our blocks; the same object when nothing had to be changed."""
+def _neutral(message: Message, sorts: bool) -> Message:
+    """A message whose text cannot pass for one of our blocks, and whose calls do not depend on a store's key order.
+
+    The same object when nothing had to be changed.
+    """
     if message.role == "system":
         return message
     content = message.content
     content = neutralise(content) if isinstance(content, str) else _neutral_parts(content)
-    calls = tuple(_neutral_call(call) for call in message.tool_calls)
-    if content == message.content and calls == message.tool_calls:
+    calls = tuple(_neutral_call(call, sorts) for call in message.tool_calls)
+    if content == message.content and calls == message.tool_calls and not calls:
         return message
     return replace(message, content=content, tool_calls=calls)
 
@@ -118,8 +122,9 @@ def _neutral_parts(parts: Sequence[Part]) -> tuple[Part, ...]:
     return tuple(made)
 
 
-def _neutral_call(call: ToolCall) -> ToolCall:
-    return replace(call, arguments=cast("Mapping[str, object]", _neutral_data(call.arguments)))
+def _neutral_call(call: ToolCall, sorts: bool) -> ToolCall:
+    arguments = cast("Mapping[str, object]", _neutral_data(call.arguments))
+    return replace(call, arguments=sorted_arguments(arguments) if sorts else arguments)
 
 
 def _neutral_data(data: Any, keep: str = "") -> Any:

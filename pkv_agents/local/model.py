@@ -8,7 +8,6 @@ forces is forwarded together with it, and the last token of an answer waits for 
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Generator, Mapping, Sequence
 from functools import cached_property
@@ -20,8 +19,10 @@ from pkv_agents.local.decode import Decoder
 from pkv_agents.local.grammar import GrammarFactory
 from pkv_agents.local.options import Delta, Done, GenerationOptions, OptionFields, Reply, StreamEvent
 from pkv_agents.local.template import ChatTemplate, Rendered
-from pkv_agents.local.turns import TemplateVerdict, assistant_text
+from pkv_agents.local.turns import assistant_text
+from pkv_agents.local.verdict import TemplateVerdict, notices_of, profile_of
 from pkv_agents.messages import Message
+from pkv_agents.notices import Notice
 
 if TYPE_CHECKING:
     import torch
@@ -37,6 +38,7 @@ class LocalModel:
         tokenizer: Its fast tokenizer, with a chat template.
         cache_bytes: What idle cache entries may hold.
         adapter_name: Adapter that must be active; None takes the one active now. An engine serves one adapter.
+        template_options: Variables of the chat template (`{"enable_thinking": False}`), the same for all requests.
 
     Raises:
         UnsupportedModelError: If the model's cache cannot be handled exactly; the message has the reason.
@@ -45,9 +47,15 @@ class LocalModel:
     """
 
     def __init__(
-        self, model: object, tokenizer: object, *, cache_bytes: int = 2 << 30, adapter_name: str | None = None
+        self,
+        model: object,
+        tokenizer: object,
+        *,
+        cache_bytes: int = 2 << 30,
+        adapter_name: str | None = None,
+        template_options: Mapping[str, object] | None = None,
     ) -> None:
-        self._template = ChatTemplate(tokenizer)
+        self._template = ChatTemplate(tokenizer, options=template_options or {})
         self._model = HFModel(model, adapter=adapter_name)
         facts = self._model.facts
         self._stop_ids: frozenset[int] = facts.stop_ids | self._template.stop_tokens
@@ -72,9 +80,12 @@ class LocalModel:
     @cached_property
     def profile(self) -> Profile:
         """The profile for planning: errata travel in the form that this chat template carries."""
-        from pkv_agents.profiles import LOCAL
+        return profile_of(self.template_verdict)
 
-        return dataclasses.replace(LOCAL, carrier=self.template_verdict.carrier)
+    @cached_property
+    def notices(self) -> tuple[Notice, ...]:
+        """What a user should know about the chat template."""
+        return notices_of(self.template_verdict)
 
     @property
     def cache_stats(self) -> CacheStats:

@@ -21,11 +21,10 @@ from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from typing import Protocol, cast
 
-import jinja2
-
-from pkv_agents.errors import TemplateError
-from pkv_agents.local.probe import probe
-from pkv_agents.local.turns import TemplateVerdict, Turn, to_turns
+from pkv_agents.local.rendering import TokenizerTemplate
+from pkv_agents.local.turns import Turn, to_turns
+from pkv_agents.local.verdict import TemplateVerdict
+from pkv_agents.local.verdicts import probe_template
 from pkv_agents.messages import Message
 
 _PIECES = 4096
@@ -46,7 +45,6 @@ class AddedToken(Protocol):
 class ChatTokenizer(Protocol):
     """The part of a transformers tokenizer that the engine uses."""
 
-    chat_template: object
     eos_token_id: int | None
 
     @property
@@ -62,12 +60,6 @@ class ChatTokenizer(Protocol):
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool, clean_up_tokenization_spaces: bool) -> str:
         """Text of ids."""
-        ...
-
-    def apply_chat_template(
-        self, conversation: Sequence[Mapping[str, object]], *, tokenize: bool, **options: object
-    ) -> str:
-        """Renders turns."""
         ...
 
 
@@ -99,17 +91,16 @@ class ChatTemplate:
 
     Args:
         tokenizer: A transformers tokenizer with a chat template.
+        options: Variables of the template, as `{"enable_thinking": False}`: fixed, since they change the prompt.
 
     Raises:
         TemplateError: If there is no chat template, or it cannot render a question and an answer.
     """
 
-    def __init__(self, tokenizer: object) -> None:
+    def __init__(self, tokenizer: object, *, options: Mapping[str, object] | None = None) -> None:
         self.tokenizer = cast("ChatTokenizer", tokenizer)
-        if not getattr(tokenizer, "chat_template", None):
-            raise TemplateError(
-                "the tokenizer has no chat template: set tokenizer.chat_template to the one the model was trained with"
-            )
+        self._options = dict(options or {})
+        self._template = TokenizerTemplate(tokenizer)
         self._control = _control_tokens(self.tokenizer)
         strings = sorted(self._control, key=len, reverse=True)
         self._pattern = re.compile("(" + "|".join(map(re.escape, strings)) + ")") if strings else re.compile(r"(?!)")
@@ -120,8 +111,8 @@ class ChatTemplate:
 
     @cached_property
     def verdict(self) -> TemplateVerdict:
-        """What the template does with late system turns, tools and growing histories (probed once)."""
-        return probe(self._apply)
+        """What the template does with late system turns, tools and growing histories (probed once in a process)."""
+        return probe_template(self.tokenizer, options=self._options)
 
     @cached_property
     def stop_tokens(self) -> frozenset[int]:
@@ -138,7 +129,7 @@ class ChatTemplate:
             TemplateError: If the template refuses the conversation.
         """
         turns = to_turns(messages, tools=tools, verdict=self.verdict, clean=self.neutralise)
-        text = self._apply(turns, ask=True)
+        text = self._template([asdict(turn) for turn in turns], ask=True, options=self._options)
         digests = _chain(turns)
         ids: list[int] = []
         position = 0
@@ -229,19 +220,6 @@ class ChatTemplate:
             if rest[begin:end] == body and end_mark and behind.lstrip().startswith(end_mark):
                 return start, start + end + len(behind) - len(behind.lstrip()), answer.ids
         return None
-
-    def _apply(
-        self, turns: Sequence[Turn], *, ask: bool = False, tools: Sequence[Mapping[str, object]] | None = None
-    ) -> str:
-        try:
-            return self.tokenizer.apply_chat_template(
-                [asdict(turn) for turn in turns],
-                tokenize=False,
-                add_generation_prompt=ask,
-                tools=list(tools) if tools else None,
-            )
-        except (jinja2.TemplateError, TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
-            raise TemplateError(f"the chat template refuses this conversation: {error}") from error
 
 
 def _control_tokens(tokenizer: ChatTokenizer) -> dict[str, tuple[int, bool]]:

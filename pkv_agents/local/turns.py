@@ -9,52 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, cast
+from dataclasses import dataclass
+from typing import cast
 
 from pkv_agents.errors import GrammarError, MessageError
+from pkv_agents.local.verdict import TemplateVerdict
 from pkv_agents.messages import Message, ToolCall
 
-LateSystem = Literal["kept", "dropped", "raises", "rewrites"]
-
 TOOLS_HEADER = '# Tools\nAnswer with one JSON object: {"name": tool, "arguments": {...}}'
-
-
-@dataclass(frozen=True, slots=True)
-class TemplateVerdict:
-    """What a chat template does with a conversation, found by rendering probes.
-
-    Attributes:
-        late_system: What becomes of a system turn after the first user turn.
-        leading_system: A system turn at the start is accepted.
-        tool_role: A turn with role `tool` is accepted and kept.
-        tools_kwarg: The template lists tools that are passed to it (the engine still lists them itself).
-        adjacent_users: Two user turns in a row are accepted; if not they are joined.
-        append_only: Adding a turn never changes how earlier turns are rendered.
-        generation_prompt: What the template appends to ask for an answer.
-        turn_end: What it writes behind an assistant's text.
-        findings: One sentence for each thing that is not as it should be.
-    """
-
-    late_system: LateSystem
-    leading_system: bool = True
-    tool_role: bool = True
-    tools_kwarg: bool = False
-    adjacent_users: bool = True
-    append_only: bool = True
-    generation_prompt: str = ""
-    turn_end: str = ""
-    findings: tuple[str, ...] = field(default=())
-
-    @property
-    def carrier(self) -> Literal["system", "user_suffix"]:
-        """The form in which a late system text reaches the model through this template."""
-        return "system" if self.late_system == "kept" else "user_suffix"
-
-    def explain(self) -> str:
-        """The verdict in words, one finding a line."""
-        head = f"late system turns: {self.late_system}, so errata travel as {self.carrier}"
-        return "\n".join([head, *self.findings])
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +100,12 @@ def to_turns(
     heads = [clean(tools_block(tools))] if tools else []
     heads += [text for m in messages[:count] if (text := clean(plain_text(m)))]
     turns: list[Turn] = []
-    if heads:
+    if heads or verdict.system_required:
         turns.append(Turn("system" if verdict.leading_system else "user", "\n\n".join(heads)))
-    for message in messages[count:]:
+    for index, message in enumerate(messages[count:], count):
         if message.role == "assistant":
             _append(turns, Turn("assistant", clean(assistant_text(message))), join=not verdict.adjacent_users)
-        elif message.role == "system" and verdict.late_system == "kept":
+        elif message.role == "system" and _has_slot(verdict, messages, index):
             turns.append(Turn("system", clean(plain_text(message))))
         elif message.role == "system":
             _append(turns, Turn("user", clean(plain_text(message))), join=True, into=("user", "tool"))
@@ -152,6 +114,14 @@ def to_turns(
             first_user = not verdict.leading_system and len(turns) == 1 and bool(heads)
             _append(turns, Turn(role, clean(plain_text(message))), join=first_user or not verdict.adjacent_users)
     return tuple(turns)
+
+
+def _has_slot(verdict: TemplateVerdict, messages: Sequence[Message], index: int) -> bool:
+    """Whether the template takes a system turn in the place of this message."""
+    if verdict.late_system != "kept" or verdict.system_slot == "anywhere":
+        return verdict.late_system == "kept"
+    answered = index + 1 == len(messages) or messages[index + 1].role == "assistant"
+    return answered and messages[index - 1].role in ("user", "tool")
 
 
 def _append(turns: list[Turn], turn: Turn, *, join: bool, into: tuple[str, ...] = ()) -> None:

@@ -7,7 +7,6 @@ from typing import Annotated
 from pydantic import BaseModel
 
 from pkv_agents import (
-    OPENAI,
     AgentSession,
     Hidden,
     KeyedList,
@@ -16,7 +15,7 @@ from pkv_agents import (
     Tracked,
     TrackedState,
 )
-from tests.core.strategies import TAG
+from tests.core.strategies import LATE, TAG
 
 
 class Order(BaseModel):
@@ -32,7 +31,7 @@ class Shop(TrackedState):
 
 def make(state: Shop | None = None, *, store: SessionStore | None = None, key: str = "user-42") -> AgentSession[Shop]:
     state = state if state is not None else Shop(orders=KeyedList([Order(id="4471")]))
-    return AgentSession(state, key=key, instructions="Be kind.", store=store, profile=OPENAI, tag=TAG)
+    return AgentSession(state, key=key, instructions="Be kind.", store=store, profile=LATE, tag=TAG)
 
 
 HELLO = [Message("user", "hello")]

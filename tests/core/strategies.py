@@ -7,7 +7,7 @@ import os
 import random
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
@@ -17,10 +17,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, SecretStr, create_model
 
-from pkv_agents import Hidden, Message, Pinned, Tracked, TrackedState, Untrusted, Volatile
+from pkv_agents import OPENAI, Hidden, Message, Pinned, Tracked, TrackedState, Untrusted, Volatile
 from tests.core.reader import edit_items, edit_line, is_edit
 
 TAG = "k7f3"
+LATE = replace(OPENAI, min_cacheable_tokens=None)
+"""OpenAI's profile, for heads that are as short as a test's."""
 SECRET = "do-not-tell-8842"
 
 HOSTILE = (

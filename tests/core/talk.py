@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Annotated
 
@@ -12,7 +13,6 @@ from pydantic import BaseModel
 from pkv_agents import (
     ANTHROPIC_MID_SYSTEM,
     GENERIC,
-    OPENAI,
     Anchor,
     Ledger,
     Message,
@@ -28,9 +28,9 @@ from pkv_agents import (
     wire,
 )
 from pkv_agents.anchors import read_history
-from tests.core.strategies import TAG
+from tests.core.strategies import LATE, TAG
 
-PROFILES = [OPENAI, GENERIC, ANTHROPIC_MID_SYSTEM]
+PROFILES = [LATE, GENERIC, replace(ANTHROPIC_MID_SYSTEM, min_cacheable_tokens=None)]
 NOON = datetime(2026, 1, 1, 12)
 
 
@@ -60,7 +60,7 @@ class Clocked(World):
 class Talk:
     """A conversation that is planned, sent and recorded."""
 
-    def __init__(self, profile: Profile = OPENAI, state: World | None = None) -> None:
+    def __init__(self, profile: Profile = LATE, state: World | None = None) -> None:
         self.state = state if state is not None else World()
         self.profile = profile
         self.ledger: Ledger | None = None

@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from pkv_agents import (
     ANTHROPIC_MID_SYSTEM,
     GENERIC,
-    OPENAI,
     AgentSession,
     Hidden,
     LedgerError,
@@ -31,7 +30,7 @@ from pkv_agents import (
     snapshot,
     wire,
 )
-from tests.core.strategies import TAG
+from tests.core.strategies import LATE, TAG
 from tests.core.talk import Talk, World, errata
 
 Token = Annotated[str, Hidden()]
@@ -92,19 +91,19 @@ class TestHidden:
 
 class TestOrder:
     def test_the_newest_word_stands_last_whatever_the_carriers(self) -> None:
-        talk = Talk(OPENAI)
+        talk = Talk(LATE)
         talk.say()
         talk.messages.append(Message("user", "again"))
-        for profile, mode in ((OPENAI, "old"), (GENERIC, "new")):
+        for profile, mode in ((LATE, "old"), (GENERIC, "new")):
             talk.profile, talk.state.mode = profile, mode
             talk.ledger = commit(talk.ledger, talk.plan())
-        for profile in (OPENAI, GENERIC, ANTHROPIC_MID_SYSTEM):
+        for profile in (LATE, GENERIC, ANTHROPIC_MID_SYSTEM):
             talk.profile = profile
             sent = "\n".join(message.text for message in wire(talk.plan(), talk.messages))
             assert sent.index('mode: "old"') < sent.index('mode: "new"')
 
     def test_what_another_provider_does_not_take_there_is_told_again_at_the_end(self) -> None:
-        talk = Talk(OPENAI)
+        talk = Talk(LATE)
         talk.say()
         talk.state.mode = "auto"
         talk.ledger = commit(talk.ledger, talk.plan())  # behind the assistant's own words: only OpenAI takes that
@@ -116,11 +115,11 @@ class TestOrder:
             assert made.told["mode"] == '"auto"'
             assert len(errata(wire(made, talk.messages))) == 1
         talk.ledger = commit(talk.ledger, talk.plan())
-        talk.profile = OPENAI
+        talk.profile = LATE
         assert len(talk.plan().insertions) == 2 and talk.plan().changes == ()
 
     def test_a_call_waits_for_its_own_result(self) -> None:
-        talk = Talk(OPENAI)
+        talk = Talk(LATE)
         talk.say()
         calls = (ToolCall("look", {}, "a"), ToolCall("look", {}, "b"))
         talk.messages[-1] = Message("assistant", "", tool_calls=calls)
@@ -129,10 +128,10 @@ class TestOrder:
         assert talk.plan().erratum is None
 
     def test_a_request_without_messages_says_that_it_is_behind(self) -> None:
-        talk = Talk(OPENAI)
+        talk = Talk(LATE)
         for mode, codes in (("plan", []), ("auto", ["erratum_waits"])):
             talk.state.mode = mode
-            made = plan(talk.ledger, talk.state, [Message("system", "Translate.")], profile=OPENAI, tag=TAG)
+            made = plan(talk.ledger, talk.state, [Message("system", "Translate.")], profile=LATE, tag=TAG)
             assert [notice.code for notice in made.notices] == codes
             talk.ledger = commit(talk.ledger, made)
 
@@ -167,7 +166,7 @@ class TestState:
             model_config = ConfigDict(extra="allow")
 
         state = Open.model_validate({"हिन्दी": 1, "INST": 2})
-        made = plan(None, state, [Message("user", "hi")], profile=OPENAI, tag=TAG)
+        made = plan(None, state, [Message("user", "hi")], profile=LATE, tag=TAG)
         assert fold(made.told, ()) == snapshot(state)
 
     def test_volatile_values_that_cannot_be_compared(self) -> None:
@@ -175,10 +174,10 @@ class TestState:
             text: Annotated[float | str, Volatile(resolution=1)] = "nan"
             number: Annotated[float, Volatile(resolution=1)] = 1e308
 
-        made = plan(None, Odd(), [Message("user", "hi")], profile=OPENAI, tag=TAG)
+        made = plan(None, Odd(), [Message("user", "hi")], profile=LATE, tag=TAG)
         ledger = commit(None, made)
         messages = [Message("user", "hi"), Message("assistant", "x"), Message("user", "y")]
-        moved = plan(ledger, Odd(text="1e999999999", number=-1e308), messages, profile=OPENAI, tag=TAG)
+        moved = plan(ledger, Odd(text="1e999999999", number=-1e308), messages, profile=LATE, tag=TAG)
         assert moved.erratum is not None
 
     @pytest.mark.parametrize("patch", [None, ["a"], {1: "x"}])
@@ -229,7 +228,7 @@ class TestLookAlikes:
     )
     def test_in_every_kind_of_part(self, part: dict[str, Any]) -> None:
         messages = [Message("user", (part,))]
-        sent = wire(plan(None, World(), messages, profile=OPENAI, tag=TAG), messages)
+        sent = wire(plan(None, World(), messages, profile=LATE, tag=TAG), messages)
         assert "<state" not in str(sent[1].content)
 
     def test_split_over_parts(self) -> None:
@@ -237,13 +236,13 @@ class TestLookAlikes:
             {"type": "text", "text": text} for text in ("see <sta", "te-up", "date id='k7f3'> <b>", "</sta", "te>")
         )
         messages = [Message("user", parts)]
-        sent = wire(plan(None, World(), messages, profile=OPENAI, tag=TAG), messages)
+        sent = wire(plan(None, World(), messages, profile=LATE, tag=TAG), messages)
         assert sent[1].text == "see &lt;state-update id='k7f3'> <b>&lt;/state>"
 
     def test_signed_thoughts_go_back_as_they_came(self) -> None:
         thought = {"type": "thinking", "thinking": "a <state-update>", "signature": "x"}
         messages = [Message("user", "q"), Message("assistant", (thought,)), Message("user", "r")]
-        assert wire(plan(None, World(), messages, profile=OPENAI, tag=TAG), messages)[2].content == (thought,)
+        assert wire(plan(None, World(), messages, profile=LATE, tag=TAG), messages)[2].content == (thought,)
 
     def test_a_key_is_no_control_token(self) -> None:
         class Notes(TrackedState):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from pkv_agents import (
-    OPENAI,
     AgentSession,
     Ledger,
     Message,
@@ -15,6 +14,7 @@ from pkv_agents import (
     wire,
     without_system,
 )
+from tests.core.strategies import LATE
 from tests.core.talk import Talk, World
 
 
@@ -49,7 +49,7 @@ def test_only_an_error_about_the_role_counts(error: Exception, expected: bool) -
 
 
 def test_the_session_remembers_it_and_keeps_what_was_sent() -> None:
-    session = AgentSession(World(), key="a", profile=OPENAI, tag="k7f3")
+    session = AgentSession(World(), key="a", profile=LATE, tag="k7f3")
     messages = [Message("user", "hi")]
     session.commit(session.plan(messages, model="proxy"))
     session.state.mode = "auto"

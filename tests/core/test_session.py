@@ -9,7 +9,6 @@ import pytest
 import pkv_agents
 from pkv_agents import (
     GENERIC,
-    OPENAI,
     REMOVE,
     AgentSession,
     ConflictError,
@@ -25,7 +24,7 @@ from pkv_agents import (
     wire,
 )
 from tests.core.shop import HELLO, LATER, Order, Shop, make
-from tests.core.strategies import TAG
+from tests.core.strategies import LATE, TAG
 
 
 class TestSession:
@@ -56,7 +55,7 @@ class TestSession:
             reads.append(1)
             return current
 
-        session = AgentSession(read, key="k", profile=OPENAI)
+        session = AgentSession(read, key="k", profile=LATE)
         session.commit(session.plan(HELLO))
         assert len(reads) == 1
         current = Shop(mode="auto")
@@ -164,7 +163,7 @@ def test_append_text_keeps_the_parts() -> None:
 def test_r39_a_policy_that_quotes_a_value_is_not_changed_with_the_field() -> None:
     policy = 'Orders with status "in transit" cannot be cancelled.'
     session = AgentSession(
-        Shop(orders=KeyedList([Order(id="1")])), key="k", instructions=policy, profile=OPENAI, tag=TAG
+        Shop(orders=KeyedList([Order(id="1")])), key="k", instructions=policy, profile=LATE, tag=TAG
     )
     session.commit(session.plan(HELLO))
     session.update({"orders[1].status": "delivered"})

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from pkv_agents import (
-    OPENAI,
     AgentSession,
     ConflictError,
     MemoryStore,
@@ -19,11 +18,11 @@ from pkv_agents import (
     wire,
 )
 from tests.core.shop import HELLO, LATER, Shop
-from tests.core.strategies import TAG
+from tests.core.strategies import LATE, TAG
 
 
 def at(store: object, state: Shop | None = None, **options: object) -> AgentSession[Shop]:
-    given = {"key": "user-42", "instructions": "Be kind.", "profile": OPENAI, "tag": TAG, **options}
+    given = {"key": "user-42", "instructions": "Be kind.", "profile": LATE, "tag": TAG, **options}
     return AgentSession(state or Shop(), store=store, **given)  # pyright: ignore[reportArgumentType]
 
 

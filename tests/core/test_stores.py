@@ -1,8 +1,9 @@
-"""Stores: atomic, versioned, and clear about what they cannot read."""
+"""Sessions and their ledgers in stores. The stores themselves are tested in tests/stores."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,6 @@ from pkv_agents import (
     MemoryStore,
     SessionStore,
     SQLiteStore,
-    StoreError,
     Usage,
     wire,
 )
@@ -24,24 +24,12 @@ from tests.core.shop import HELLO, LATER, make
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> SessionStore:
-    return MemoryStore() if request.param == "memory" else SQLiteStore(tmp_path / "sessions.db")
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[SessionStore]:
+    with SQLiteStore(tmp_path / "sessions.db") as file:
+        yield MemoryStore() if request.param == "memory" else file
 
 
-class TestStores:
-    def test_save_load_delete(self, store: SessionStore) -> None:
-        assert isinstance(store, SessionStore)
-        assert store.load("a") is None and store.keys() == ()
-        assert store.save("a", {"x": [1, "\u00e9", None]}, expected_version=0) == 1
-        assert store.save("b", {}, expected_version=0) == 1
-        assert store.save("a", {"x": 2}, expected_version=1) == 2
-        found = store.load("a")
-        assert found is not None and (found.data, found.version) == ({"x": 2}, 2)
-        with pytest.raises(ConflictError, match="version 2, expected 1"):
-            store.save("a", {}, expected_version=1)
-        assert store.load("a") == found
-        assert store.keys() == ("a", "b") and store.delete("a") and not store.delete("a")
-
+class TestSessionsInStores:
     def test_r31_a_session_goes_on_elsewhere(self, store: SessionStore) -> None:
         one = make(store=store)
         one.commit(one.plan(HELLO), Usage(fresh=7))
@@ -75,25 +63,6 @@ class TestStores:
             make(store=store)
         found = store.load("user-42")
         assert found is not None and found.data == future
-
-
-def test_sqlite_errors_are_ours(tmp_path: Path) -> None:
-    broken = tmp_path / "x.db"
-    broken.write_bytes(b"not a database" * 100)
-    with pytest.raises(StoreError, match=r"x\.db"):
-        SQLiteStore(broken)
-    store = SQLiteStore(tmp_path / "y.db")
-    store.close()
-    with pytest.raises(StoreError):
-        store.load("a")
-    session = make(store=MemoryStore())
-    session._saved.store = store
-    turn = session.plan(HELLO)
-    with pytest.raises(StoreError):
-        session.commit(turn)
-    session.commit(turn, on_conflict="report")
-    assert session.ledger is not None
-    assert [notice.code for notice in session.report().notices] == ["store_failed", "store_failed"]
 
 
 @pytest.mark.parametrize(

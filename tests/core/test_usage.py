@@ -77,7 +77,7 @@ from pkv_agents import (
         ),
         pytest.param(
             {"promptTokenCount": 30, "cachedContentTokenCount": 20, "candidatesTokenCount": 4, "thoughtsTokenCount": 1},
-            Usage(10, 20, None, None, 5),
+            Usage(10, 20, None, None, 5, reasoning=1),
             id="gemini",
         ),
         pytest.param(

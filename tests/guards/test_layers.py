@@ -19,6 +19,7 @@ NAMED = {
     "notices": BASE,  # plain records, which an error may carry
     "session": SESSION,
     "stores": OUTER,
+    "conformance": OUTER,  # it drives whole sessions through a store
     "doctor": OUTER,
     "report": OUTER,
     "cli": OUTER,

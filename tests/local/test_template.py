@@ -43,7 +43,7 @@ def test_the_probe_finds_the_rest() -> None:
     assert not template("strict").verdict.adjacent_users
     assert not template("no_tool_role").verdict.tool_role
     assert not template("no_system").verdict.leading_system
-    assert template("permissive").verdict.findings == ()
+    assert template("permissive").verdict.codes == ("tools_ignored", "calls_dropped")
     think = template("think_moves").verdict
     assert not think.append_only
     assert "thoughts" in think.explain()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pkv_agents.errors import GrammarError, MessageError
-from pkv_agents.local.turns import TemplateVerdict, Turn, canonical_call, to_turns, tools_block
+from pkv_agents.local.turns import Turn, canonical_call, to_turns, tools_block
+from pkv_agents.local.verdict import TemplateVerdict
 from pkv_agents.messages import Message, ToolCall
 
 TOOLS = [

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, SystemMessage
-from langchain_core.messages.ai import UsageMetadata, add_ai_message_chunks, add_usage
+from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 
 from langchain_pkv._messages import head, place, to_core
 from langchain_pkv._usage import usage_of
-from pkv_agents import AgentSession, Message, TurnPlan, Usage
+from pkv_agents import AgentSession, Message, TurnPlan, Usage, merge_stream_usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +67,7 @@ def usage_of_result(result: ChatResult) -> Usage | None:
     return usage_of([generation.message for generation in result.generations])
 
 
-def usage_of_chunks(chunks: Sequence[ChatGenerationChunk]) -> UsageMetadata | None:
-    """What a stream reported in all its chunks."""
-    usage: UsageMetadata | None = None
-    for chunk in chunks:
-        usage = _add(usage, chunk)
-    return usage
-
-
-def _add(usage: UsageMetadata | None, chunk: ChatGenerationChunk) -> UsageMetadata | None:
-    message = chunk.message
-    reported = message.usage_metadata if isinstance(message, AIMessage) else None
-    if not reported:
-        return usage
-    # A chunk that names the input again restates all of it; else the chunks are parts (Anthropic's start and delta).
-    restates = usage is not None and usage["input_tokens"] and reported["input_tokens"]
-    return reported if restates else add_usage(usage, reported)
+def usage_of_chunks(chunks: Sequence[ChatGenerationChunk]) -> Usage | None:
+    """What a stream's chunks report together."""
+    usage = merge_stream_usage(chunks)
+    return None if usage.status == "not reported" else usage

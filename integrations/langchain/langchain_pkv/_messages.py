@@ -114,11 +114,11 @@ def _as_sent(message: BaseMessage, core: Message, sent: Message) -> BaseMessage:
     update: dict[str, Any] = {}
     if message.name and neutralise(message.name) != message.name:
         update["name"] = neutralise(message.name)
-    if sent == core:
+    if sent == core and not sent.tool_calls:
         return message.model_copy(update=update) if update else message
     if sent.content != core.content:
         update["content"] = sent.content if isinstance(sent.content, str) else [dict(part) for part in sent.content]
-    if isinstance(message, AIMessage) and sent.tool_calls != core.tool_calls:
+    if isinstance(message, AIMessage) and not _same_calls(sent, core):
         valid = sent.tool_calls[: len(message.tool_calls)]
         invalid = sent.tool_calls[len(message.tool_calls) :]
         update["tool_calls"] = [
@@ -129,6 +129,13 @@ def _as_sent(message: BaseMessage, core: Message, sent: Message) -> BaseMessage:
             for call, new in zip(message.invalid_tool_calls, invalid, strict=True)
         ]
     return message.model_copy(update=update)
+
+
+def _same_calls(one: Message, two: Message) -> bool:
+    """Whether two messages have the same calls, to the order of their arguments' keys."""
+    return [compact_json(dict(call.arguments)) for call in one.tool_calls] == [
+        compact_json(dict(call.arguments)) for call in two.tool_calls
+    ]
 
 
 def head(plan: TurnPlan, own: Sequence[SystemMessage], before: str = "") -> SystemMessage:

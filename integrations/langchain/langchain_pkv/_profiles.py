@@ -32,9 +32,10 @@ def model_profile(model: BaseChatModel) -> tuple[Profile, tuple[Notice, ...]]:
     Args:
         model: Any chat model.
     """
-    own = getattr(getattr(model, "local", None), "profile", None)
+    local = getattr(model, "local", None)
+    own = getattr(local, "profile", None)
     if isinstance(own, Profile):
-        return own, ()
+        return own, tuple(cast("tuple[Notice, ...]", getattr(local, "notices", ())))
     inner = getattr(model, "inner", None)
     if isinstance(inner, BaseChatModel):
         return model_profile(inner)

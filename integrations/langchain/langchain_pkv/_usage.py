@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 from langchain_core.messages import AIMessage, BaseMessage
 
@@ -18,7 +17,6 @@ def usage_of(messages: Sequence[BaseMessage]) -> Usage | None:
     """
     for message in messages:
         if isinstance(message, AIMessage):
-            metadata = cast("object", message.response_metadata)  # pyright: ignore[reportUnknownMemberType]
-            usage = normalise_usage(message.usage_metadata or metadata)
-            return None if usage == Usage() else usage
+            usage = normalise_usage(message)
+            return None if usage.status == "not reported" else usage
     return None

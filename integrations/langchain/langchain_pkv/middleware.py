@@ -260,7 +260,7 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
         return checked_result(schema, request, result, self._report)
 
     def _report(self, notice: Notice) -> None:
-        _log.warning("%s", notice)
+        _log.log(logging.INFO if notice.is_advice else logging.WARNING, "%s", notice)
         if self._on_notice is not None:
             self._on_notice(notice)
         if self._strict and not notice.is_advice:

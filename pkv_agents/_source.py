@@ -1,0 +1,54 @@
+"""Where a session's state is: its own, or the application's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Generic, TypeVar, cast
+
+from .errors import SchemaError, SessionError
+from .patch import apply_patch
+from .state import TrackedState
+
+StateT = TypeVar("StateT", bound=TrackedState)
+
+
+class StateSource(Generic[StateT]):
+    """A state that is owned, or read from the application.
+
+    Args:
+        state: The state, or a function that returns it as it is now.
+
+    Raises:
+        SchemaError: It is neither.
+    """
+
+    def __init__(self, state: StateT | Callable[[], StateT]) -> None:
+        if isinstance(state, type) or not (isinstance(state, TrackedState) or callable(state)):
+            kind = getattr(state, "__name__", type(state).__name__)
+            raise SchemaError(f"the state is {kind}; pass a TrackedState instance, or a function that returns one")
+        self._owned: StateT | None = cast(StateT, state) if isinstance(state, TrackedState) else None
+        self._read: Callable[[], StateT] | None = None if isinstance(state, TrackedState) else state
+        self.confirmed: dict[str, datetime] = {}
+        """When paths were set by `update`, be it to the same value."""
+
+    def get(self) -> StateT:
+        """The state as it is now.
+
+        Raises:
+            SchemaError: The application's function returned something else.
+        """
+        if self._read is None:
+            return cast(StateT, self._owned)
+        found = self._read()
+        if not isinstance(found, TrackedState):  # pyright: ignore[reportUnnecessaryIsInstance] (untyped callers)
+            raise SchemaError(f"the state function returned a {type(found).__name__}; return a TrackedState")
+        return found
+
+    def update(self, patch: Mapping[str, object], now: datetime) -> StateT:
+        """Change an owned state by paths; see `AgentSession.update`."""
+        if self._owned is None:
+            raise SessionError("the application owns this state; change it there, the session reads it")
+        self._owned = apply_patch(self._owned, patch)
+        self.confirmed.update(dict.fromkeys(patch, now))
+        return self._owned
