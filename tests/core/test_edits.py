@@ -120,6 +120,22 @@ NAMES = [f"article {nr}" for nr in range(8)]
         ),
         pytest.param({"todos": TODOS}, {"todos": []}, ["todos: []"], id="emptied"),
         pytest.param(
+            {},
+            {"lines": numbered(*NAMES)},
+            [
+                line
+                for at, name in enumerate(NAMES)
+                for line in (
+                    f'lines[{at}].name: "{name}"',
+                    f"lines[{at}].price: 9.0",
+                    f'lines[{at}].tags[colour]: "red"',
+                    f'lines[{at}].tags[maker]: "Lindt \\u0026 Sons"',
+                    f"lines[{at}].parts: []",
+                )
+            ],
+            id="models: the first ones",
+        ),
+        pytest.param(
             {"lines": numbered(*NAMES)},
             {"lines": numbered("new", *NAMES)},
             [

@@ -33,7 +33,7 @@ def desks(draw: st.DrawFn, near: Desk | None = None) -> Desk:
         return Desk(
             notes=draw(long_texts),
             todos=draw(st.lists(texts, min_size=8, max_size=20)),
-            lines=draw(st.lists(lines, min_size=5, max_size=9)),
+            lines=draw(st.lists(lines, max_size=9)),
             table=draw(st.lists(st.lists(st.integers(0, 9), max_size=3), max_size=9)),
             loud=draw(long_texts),
         )
