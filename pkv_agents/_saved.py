@@ -125,14 +125,14 @@ class Saved:
             self.cost = _cost_in(record.extra)
             self._version = stored.version
         elif self.store is not None:
-            self.ledger, self._version = None, 0
+            self.ledger, self._extra, self._version = None, {}, 0
 
     def _load(self) -> StoredSession | None:
         if self.store is None:
             return None
         try:
             return self.store.load(self.key)
-        except StoreError:
+        except (StoreError, LedgerError):
             raise
         except Exception as error:  # a store of the user's may raise anything
             raise StoreError(f"the store raised {type(error).__name__}; nothing was read") from error

@@ -105,8 +105,9 @@ def import_session(store: SessionStore, exported: Mapping[str, object], *, key: 
 def reset_session(store: SessionStore, key: str) -> bool:
     """Forget what a session's model was told, so that the next turn tells everything in a new baseline.
 
-    For a conversation that begins anew under the same key. The account stays: usage and number of turns. The count of
-    saves goes on, so a process that still holds the session is told of the reset (ConflictError) at its next commit.
+    For a conversation that begins anew under the same key. The account stays: usage, number of turns, and whatever else
+    the record holds beside the ledger. The count of saves goes on, so a process that still holds the session takes over
+    the reset before its next plan, or is told of it (ConflictError) when it commits an earlier one.
 
     Args:
         store: The store.
@@ -124,7 +125,7 @@ def reset_session(store: SessionStore, key: str) -> bool:
         stored = store.load(key)
         if stored is None:
             return False
-        record = replace(decode_record(key, stored), ledger=None, extra={})
+        record = replace(decode_record(key, stored), ledger=None)
         try:
             store.save(key, encode_record(record), expected_version=stored.version)
         except ConflictError:

@@ -162,9 +162,7 @@ def test_append_text_keeps_the_parts() -> None:
 
 def test_r39_a_policy_that_quotes_a_value_is_not_changed_with_the_field() -> None:
     policy = 'Orders with status "in transit" cannot be cancelled.'
-    session = AgentSession(
-        Shop(orders=KeyedList([Order(id="1")])), key="k", instructions=policy, profile=LATE, tag=TAG
-    )
+    session = AgentSession(Shop(orders=KeyedList([Order(id="1")])), key="k", instructions=policy, profile=LATE, tag=TAG)
     session.commit(session.plan(HELLO))
     session.update({"orders[1].status": "delivered"})
     sent = wire(session.plan(LATER), LATER)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from pkv_agents import (
     reset_session,
     wire,
 )
+from pkv_agents._stored import decode_record
 from tests.core.shop import HELLO, LATER, Shop, make
 from tests.stores.backends import BACKENDS, MakeStore
 
@@ -142,12 +144,16 @@ def test_a_reset_tells_everything_anew_and_keeps_the_account() -> None:
     store = MemoryStore()
     old = talked(store)
     slow = old.plan([*LATER, *HELLO])
+    before = store.load("user-42")
     assert reset_session(store, "user-42")
     fresh = make(old.state, store=store)
     assert fresh.ledger is None
     turn = fresh.plan(LATER)
     assert turn.erratum is None and '"auto"' in wire(turn, LATER)[0].text
     assert (fresh.usage, fresh.report().total_turns) == (Usage(fresh=7, cache_read=3), 2)
+    found = store.load("user-42")
+    assert before is not None and found is not None
+    assert decode_record("", found) == replace(decode_record("", before), ledger=None)
     with pytest.raises(ConflictError):  # whoever still holds the session is told
         old.commit(slow)
     old.commit(old.plan(LATER))

@@ -185,4 +185,5 @@ def test_a_session_goes_on_without_its_store(tmp_path: Path) -> None:
         session.commit(turn)
     session.commit(turn, on_conflict="report")
     assert session.ledger is not None
-    assert [notice.code for notice in session.report().notices] == ["store_failed", "store_failed"]
+    codes = [notice.code for notice in session.report().notices]
+    assert codes.count("store_failed") == 2  # before the plan, and at the commit
