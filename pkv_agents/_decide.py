@@ -58,6 +58,8 @@ def _must(
         return _reasons.FIELD_HIDDEN, _reasons.hidden(epoch, rest, hidden)
     if epoch.head != request.head_hash:
         return _reasons.INSTRUCTIONS_CHANGED, _reasons.instructions(epoch, rest)
+    if request.style.update_marker.replace("{tag}", epoch.tag) not in epoch.baseline_text:
+        return _reasons.STYLE_CHANGED, _reasons.style(epoch, rest)
     pinned = _reasons.pinned_path(changes, epoch.baseline, now)
     if pinned is not None:
         return _reasons.PINNED_CHANGED, _reasons.pinned(epoch, rest, pinned)

@@ -14,12 +14,14 @@ from .ledger import Epoch
 from .messages import Message
 from .notices import Notice
 from .paths import is_below
+from .profiles import Profile
 from .snapshots import PLAIN, Snapshot
 from .tokens import estimate_message_tokens, estimate_tokens
 
 INSTRUCTIONS_CHANGED = "instructions_changed"
 PINNED_CHANGED = "pinned_changed"
 FIELD_HIDDEN = "field_hidden"
+STYLE_CHANGED = "style_changed"
 
 
 def _reread(epoch: Epoch, rest: Sequence[Message]) -> str:
@@ -40,6 +42,27 @@ def instructions(epoch: Epoch, rest: Sequence[Message]) -> Notice:
         cost=f"the whole prompt is read again: {_reread(epoch, rest)}, and the instructions",
         mend="keep the instructions constant in a session and put what changes into the state",
         message="the text above the baseline changed; its errata are folded into a new baseline",
+    )
+
+
+def style(epoch: Epoch, rest: Sequence[Message]) -> Notice:
+    """The head does not declare the markers that new errata would have."""
+    return Notice(
+        STYLE_CHANGED,
+        path="style",
+        cost=_reread(epoch, rest),
+        mend="keep one form of markers in a session; other words may change at any time",
+        message="the style's markers are not those that the head declares, so a new epoch begins",
+    )
+
+
+def misplaced(at: int, profile: Profile) -> Notice:
+    """A system message of the application's where this provider takes none."""
+    return Notice(
+        "system_misplaced",
+        path=f"messages[{at}]",
+        mend="put it at the front, into the instructions, or into the state",
+        message=f"the profile {profile.name!r} knows of no system messages behind the head; it goes out as it is",
     )
 
 

@@ -24,6 +24,7 @@ class Request:
         leading: How many system messages stand at the front.
         history: The messages after them.
         orphans: Which of those are tool results without their calls.
+        late_systems: Which of those are system messages.
         head: The text above the baseline.
         head_hash: Its name in the ledger.
         profile: What the provider allows, as far as its answers did not show otherwise.
@@ -36,6 +37,7 @@ class Request:
     leading: int
     history: History
     orphans: tuple[int, ...]
+    late_systems: tuple[int, ...]
     head: str
     head_hash: str
     profile: Profile
@@ -81,6 +83,7 @@ def read_request(
         leading=leading,
         history=history,
         orphans=orphans(rest),
+        late_systems=tuple(at for at, message in enumerate(rest) if message.role == "system"),
         head=head,
         head_hash=hashlib.sha256(head.encode("utf-8", "surrogatepass")).hexdigest()[:16],
         profile=replace(profile, carrier="user_suffix") if is_refused else profile,

@@ -157,7 +157,7 @@ def _told(change: Change, plan: TurnPlan) -> ToldChange:
         why = "removed"
     elif change.path in plan.restated:
         why = "restated"
-    elif is_stale(change.text):
+    elif not change.edits and is_stale(change.text):
         why = "stale"
     elif change.path in plan.epoch.baseline or _is_in_older_errata(change.path, plan):
         why = "changed"

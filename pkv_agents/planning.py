@@ -167,6 +167,8 @@ def _fill(
         notices += [short] if short is not None else []
     if carrier is None and any(rest or not now.meta.get(change.path, PLAIN).volatile for change in changes):
         notices.append(_reasons.waits(changes, rest))
+    if request.late_systems and profile.carrier != "system":
+        notices.append(_reasons.misplaced(request.leading + request.late_systems[0], profile))
     if request.orphans:
         notices.append(_reasons.orphaned(request.orphans))
     is_known = ledger is not None and any(known is kept for known in ledger.epochs)

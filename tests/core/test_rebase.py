@@ -10,9 +10,11 @@ import pytest
 
 from pkv_agents import (
     ANTHROPIC,
+    CALM_STYLE,
     GENERIC,
     LOCAL,
     OPENAI,
+    PLAIN_STYLE,
     Hidden,
     Ledger,
     Message,
@@ -26,6 +28,7 @@ from pkv_agents import (
     wire,
     wire_new,
 )
+from tests.core.strategies import LATE
 from tests.core.talk import Talk, errata
 
 START = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -292,3 +295,23 @@ def test_an_explanation_is_data() -> None:
     assert len(found.replayed) == 1 and found.quote is not None and found.quote.errata_tokens > found.new_tokens
     assert Ledger.from_dict(commit(talk.ledger, made).to_dict()) == commit(talk.ledger, made)
     assert errata(talk.sent)
+
+
+def test_other_markers_are_declared_in_a_new_head_and_other_words_are_not_news() -> None:
+    messages = [Message("user", "hi")]
+    ledger = commit(None, plan(None, Account(), messages, profile=LATE, tag="k7f3"))
+    calm = plan(ledger, Account(number="DE45"), messages, profile=LATE, style=CALM_STYLE)
+    assert calm.rebased is None and calm.erratum is not None
+    plain = plan(ledger, Account(number="DE45"), messages, profile=LATE, style=PLAIN_STYLE)
+    assert plain.rebased == "style_changed" and "[[state-update k7f3]]" in plain.system
+    assert plain.notices[0].path == "style"
+
+
+def test_a_system_message_of_the_applications_where_the_profile_knows_of_none_is_a_notice() -> None:
+    talk = Talk(GENERIC)
+    talk.say()
+    talk.messages += [Message("system", "By the way."), Message("user", "next")]
+    made = talk.plan()
+    assert [(notice.code, notice.path) for notice in made.notices] == [("system_misplaced", "messages[2]")]
+    talk.profile = LATE
+    assert talk.plan().notices == ()
