@@ -91,11 +91,9 @@ class Bench:
     """
 
     def __init__(self, shape: dict[str, Any]) -> None:
-        import torch
         from transformers import LlamaConfig, LlamaForCausalLM
 
         keep_freed_memory()
-        torch.manual_seed(0)
         model = cast("Any", LlamaForCausalLM)(LlamaConfig(**shape)).eval()
         self.segments, self.slabs = SegmentModel(model), HFModel(model)
 

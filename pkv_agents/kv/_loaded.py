@@ -120,6 +120,13 @@ class LoadedModel:
             )
 
 
+def model_type_of(model: object) -> str:
+    """What the configuration of a model's text part calls itself; empty if it is no transformers model."""
+    config = getattr(_unwrap(model), "config", None)
+    text_part = getattr(config, "get_text_config", None)
+    return str(getattr(text_part(decoder=True) if callable(text_part) else config, "model_type", ""))
+
+
 def _unwrap(model: object) -> Model:
     peft_config = getattr(model, "active_peft_config", None)
     if getattr(peft_config, "is_prompt_learning", False):

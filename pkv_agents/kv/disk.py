@@ -97,18 +97,18 @@ class DiskStore:
         key = key_of(model, ids, preamble)
         path = self.folder / name_of(key)
         try:
-            seen = path.stat()
-            mark = (path.name, seen.st_ino, seen.st_size, seen.st_mtime_ns)
+            before = _mark(path)
             segment, checksum = read_segment(path, key, model, preamble)
+            same = _mark(path) == before  # else it was replaced in between, and nothing is known of what was read
             with self._mutex:
-                known = mark in self._verified
+                known = same and before in self._verified
             if not known and checksum_of(key, segment) != checksum:
                 raise SegmentError("the checksum does not hold")
-            now = path.stat()
-            if mark == (path.name, now.st_ino, now.st_size, now.st_mtime_ns):
+            if same:
                 with self._mutex:
-                    self._verified.add(mark)
-            os.utime(path, ns=(time.time_ns(), seen.st_mtime_ns))  # the time of use decides what goes first
+                    self._verified.add(before)
+            with contextlib.suppress(OSError):  # a folder that may only be read
+                os.utime(path, ns=(time.time_ns(), before[-1]))  # the time of use decides what goes first
         except FileNotFoundError:
             return None
         except (SafetensorError, SegmentError, ValueError, KeyError, TypeError) as error:
@@ -183,6 +183,11 @@ class DiskStore:
             reason = str(error) if isinstance(error, SegmentError) else type(error).__name__
             message = f"a stored segment could not be used: {reason}"
             self._on_notice(Notice(code, path=path.name, cost="one prefill of the segment", mend=mend, message=message))
+
+
+def _mark(path: Path) -> tuple[str, int, int, int]:
+    seen = path.stat()
+    return path.name, seen.st_ino, seen.st_size, seen.st_mtime_ns
 
 
 def _on(segment: KVSegment, device: torch.device) -> KVSegment:

@@ -30,10 +30,10 @@ from pkv_agents.kv._hf import (
     sequence_cache,
 )
 from pkv_agents.kv._learn import learn_limit, learn_rule
-from pkv_agents.kv._loaded import LoadedModel
+from pkv_agents.kv._loaded import LoadedModel, model_type_of
 from pkv_agents.kv._masks import layer_kinds, scattered_mask
 from pkv_agents.kv.families import family_of
-from pkv_agents.kv.origin import EXACT, Origin
+from pkv_agents.kv.origin import EXACT, Composed, Origin
 from pkv_agents.kv.segment import KVSegment
 from pkv_agents.kv.slab import Slab, TokenIds
 
@@ -78,9 +78,11 @@ class SegmentModel:
 
     def __init__(self, model: object, *, adapter: str | None = None) -> None:
         require_supported_version()
+        if reason := family_of(model_type_of(model)).refusal:
+            raise capability.refused(reason)
         self._loaded = loaded = LoadedModel(model, adapter)
         family = family_of(loaded.config.model_type)
-        reason = family.refusal or refusal_of_cache(loaded)
+        reason = refusal_of_cache(loaded)
         reason = reason or capability.segment_refusal(loaded.config, family, cache_layers(loaded))
         reason = reason or capability.input_refusal(loaded.model.config, family)
         capability.require(reason is None, str(reason))
@@ -195,7 +197,9 @@ class SegmentModel:
             for index, (keys, values) in enumerate(layers):
                 slab.write(index, keys[None], values[None])
         slab.commit(segment.ids.tolist())
-        slab.origin = segment.origin
+        # Turned keys are right to a rounding error, which is more than an exact look-up may hand out.
+        turned = (segment.written != segment.positions).any()
+        slab.origin = Composed((segment.digest,)) if turned and segment.origin == EXACT else segment.origin
 
     def check(self, segment: KVSegment) -> None:
         """Raises SegmentError if a segment was computed by another model or adapter, or is outside the context."""

@@ -2,7 +2,7 @@
 
 A family stands here when it has passed the float32 oracle of `tests/kv/test_rotary_oracle.py`: keys computed at
 position 0 and turned to p equal keys computed at p. A model of a family that does not stand here, or of one that cannot
-work, is refused with the reason. The row says what to expect; `RotaryRule` proves it again on the loaded model itself.
+work, is refused with the reason. The row says what to expect; `SegmentModel` proves it again on the model.
 
 | layout | which two numbers of a key turn together |
 |---|---|

@@ -15,6 +15,9 @@ A slab that another call is writing is never taken, but its committed tokens may
 budget by capacity; the least recently used go first. A call that is larger than the whole budget still runs; its slab
 is dropped afterwards.
 
+What was composed or edited has a key of its own (its origin), so an exact look-up never sees it; a slab whose content
+is not of its key's origin answers nobody.
+
 The look-up is a scan over the slabs of one key: each costs microseconds and there are as many as the budget holds.
 """
 

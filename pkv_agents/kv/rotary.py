@@ -10,7 +10,7 @@ key of position `old` becomes one of position `new` by multiplying with t(new) /
 - the start must be what was computed, not what an earlier move left: in bfloat16 a chain of moves loses 5 % in a
   hundred.
 
-What this shows is held by an oracle for each family, and by `prove`, which repeats it on the loaded model itself.
+An oracle for each family holds this, and `SegmentModel` repeats it on the loaded model itself.
 """
 
 from __future__ import annotations

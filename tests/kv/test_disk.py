@@ -216,6 +216,23 @@ def test_the_store_is_bounded_and_what_was_used_last_stays(tmp_path: Path) -> No
     assert bounded.size() <= bounded.max_bytes and foreign.exists()
 
 
+def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
+    store, told = new_store(tmp_path)
+    store.compile(model(), SKILL)
+    path = only_file(tmp_path)
+    path.unlink()
+    path.mkdir()
+    assert store.compile(model(), SKILL).ids.tolist() == SKILL
+    assert told and {notice.code for notice in told} <= {"kv_file_failed", "kv_file_rejected"}
+
+
+def test_tensors_are_mapped_not_copied(tmp_path: Path) -> None:
+    store, _ = new_store(tmp_path)
+    store.compile(model(), SKILL)
+    back = store.load(model(), SKILL)
+    assert back is not None and only_file(tmp_path).name in Path("/proc/self/maps").read_text()
+
+
 def test_what_is_larger_than_the_store_is_not_kept(tmp_path: Path) -> None:
     store, told = new_store(tmp_path, max_bytes=100)
     assert store.compile(model(), SKILL).ids.tolist() == SKILL

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from pkv_agents.errors import SegmentError, UnsupportedModelError
 from pkv_agents.kv import Family, KVSegment, RotaryRule, SegmentModel, support_table
@@ -157,12 +158,18 @@ SMALL_REFUSED: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", SMALL_REFUSED)
-def test_what_has_no_rotary_keys_is_refused_with_the_reason(name: str) -> None:
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+@pytest.mark.parametrize(
+    ("name", "reason"), [("bloom", "ALiBi"), ("gpt2", "absolute and learnt"), ("mamba", "recurrent state")]
+)
+def test_what_has_no_rotary_keys_is_refused_with_the_reason(name: str, reason: str) -> None:
+    with pytest.raises(UnsupportedModelError, match=reason):
+        SegmentModel(build(CONFIG_MAPPING[name](**SMALL_REFUSED[name])))
 
-    model = build(CONFIG_MAPPING[name](**SMALL_REFUSED[name]))
-    with pytest.raises(UnsupportedModelError):
+
+def test_a_model_that_takes_images_is_refused_unless_its_text_part_is_known() -> None:
+    model = build(config_of("llama"))
+    model.config.vision_config = {"depth": 1}
+    with pytest.raises(UnsupportedModelError, match="images"):
         SegmentModel(model)
 
 
@@ -226,6 +233,7 @@ def test_every_refusal_has_its_reason_and_the_table_is_sorted() -> None:
     names = [family.name for family in support_table()]
     assert names == sorted(set(names))
     assert REFUSED and len(SUPPORTED) >= 30
+    assert set(names) <= set(CONFIG_MAPPING.keys())
 
 
 def test_a_hundred_moves_cost_no_more_than_one() -> None:

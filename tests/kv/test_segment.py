@@ -152,6 +152,17 @@ def test_a_slab_takes_the_origin_and_later_tokens_inherit_it() -> None:
     assert twin.origin == composed.origin
 
 
+def test_what_was_turned_is_not_exact_in_a_slab() -> None:
+    slabs = HFModel(tiny("llama"))
+    elsewhere = model().prefill(IDS, start=100).segment.moved(0)
+    slab = Slab(slabs.facts.shape, capacity=64, limit=1024)
+    model().fill(slab, elsewhere)
+    assert isinstance(slab.origin, Composed)
+    there_and_back = Slab(slabs.facts.shape, capacity=64, limit=1024)
+    model().fill(there_and_back, whole().moved(100).moved(0))
+    assert there_and_back.origin == EXACT
+
+
 def test_only_an_empty_slab_of_the_same_shape_is_filled() -> None:
     slab = Slab(HFModel(tiny("llama")).facts.shape, capacity=64, limit=1024)
     with pytest.raises(SegmentError, match="position 0"):
