@@ -22,11 +22,9 @@ from pkv_agents.kv import (
     SegmentModel,
     compile_segment,
     splice,
-    support_table,
 )
-from tests.kv.zoo import some_ids, tiny
+from tests.kv.zoo import MECHANISMS, some_ids, tiny
 
-SUPPORTED = [family.name for family in support_table() if not family.refusal]
 HEAD, SKILL, OTHER, QUERY, PREAMBLE = some_ids(9), some_ids(12, 2), some_ids(7, 3), some_ids(4, 4), some_ids(3, 5)
 ALL = 99
 
@@ -49,7 +47,7 @@ def divergence(have: torch.Tensor | None, want: torch.Tensor | None) -> float:
     return float((p.exp() * (p - q)).sum())
 
 
-@pytest.mark.parametrize("name", SUPPORTED)
+@pytest.mark.parametrize("name", MECHANISMS)
 def test_a_splice_with_everything_recomputed_is_a_prefill(name: str) -> None:
     head, skill, other = parts(name)
     model = engine(name)
@@ -61,7 +59,7 @@ def test_a_splice_with_everything_recomputed_is_a_prefill(name: str) -> None:
     assert divergence(done.logits, truth.logits) < 1e-6
 
 
-@pytest.mark.parametrize("name", SUPPORTED)
+@pytest.mark.parametrize("name", MECHANISMS)
 def test_a_reused_segment_has_its_values_and_its_keys_turned(name: str) -> None:
     """In layer 0, where a key depends on its token and place alone, a splice is exact: one place off is seen."""
     head, skill, other = parts(name)

@@ -73,6 +73,23 @@ CHANGES: dict[str, dict[str, Any]] = {
     "stablelm": _HALF,
     "starcoder2": {"sliding_window": 8},
 }
+MECHANISMS = (
+    "cohere2",  # interleaved; layers with a window turn, the others have no position
+    "deepseek_v2",  # latents, complex tables
+    "deepseek_v3",
+    "gemma3_text",  # frequencies by kind of layer, windows
+    "glm",  # interleaved and partial
+    "gpt_oss",  # scaled tables, sinks, windows, eager attention
+    "gptj",  # its own tables
+    "llama",
+    "llama4_text",  # complex tables, chunks, layers without position
+    "mistral",  # a window in every layer
+    "phi",  # partial
+    "qwen2_5_vl_text",  # three axes
+    "smollm3",
+)
+"""A family for each mechanism: what is built on forwards and turning is tested on these, those two on all."""
+
 _NO_HEAD_DIM_FAMILIES = {"falcon", "gptj", "gpt_neox", "phi", "stablelm", "persimmon", "deepseek_v2", "deepseek_v3"}
 
 
