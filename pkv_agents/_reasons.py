@@ -10,7 +10,7 @@ from ._locate import SLIDING, Place
 from ._rebase import COLD, LIMIT, PAYBACK, RebaseQuote
 from ._slots import calls_pending
 from .diff import Change
-from .ledger import Epoch
+from .ledger import Epoch, Erratum
 from .messages import Message
 from .notices import Notice
 from .paths import is_below
@@ -166,6 +166,17 @@ def orphaned(indexes: Sequence[int]) -> Notice:
         cost=f"{len(indexes)} tool results are not sent",
         mend="trim a tool call together with all of its results",
         message="a tool result stands without the call that it answers, which providers refuse",
+    )
+
+
+def reformed(erratum: Erratum, at: int) -> Notice:
+    """An erratum is replayed in another form than the one in which this model was sent it."""
+    return Notice(
+        "erratum_reformed",
+        path=f"messages[{at}]",
+        cost=f"about {estimate_tokens(erratum.text):,} tokens are read again (the erratum, and what follows it)",
+        mend="let an assistant message follow each request that was answered",
+        message="no answer follows the request here, so its system turn rides on the message before it",
     )
 
 

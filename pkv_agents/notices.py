@@ -17,6 +17,7 @@ The codes of the core:
 | `sliding_window` | the front of the history moves again and again; the head is kept, errata are told at the tail |
 | `orphan_tool_result` | a tool result without its call was not sent |
 | `erratum_waits` | there is no legal place for the erratum in this request |
+| `erratum_reformed` | a request's answer is not in the history, so its erratum cannot stand there as it was sent |
 | `system_refused` | the endpoint refused a system turn behind the head; the other carrier is used from here on |
 | `unknown_model` | no profile is known for the model, the cautious one is used |
 | `below_minimum` | the prompt is too short for the provider to cache anything of it |

@@ -26,6 +26,7 @@ from .errata import DEFAULT_STYLE, ErrataStyle, check_tag, new_tag, render_basel
 from .errors import SchemaError
 from .ledger import Epoch, Erratum, Ledger, Sent
 from .messages import Message
+from .notices import Notice
 from .profiles import Profile, minimum_notice
 from .snapshots import PLAIN, Snapshot
 from .state import TrackedState
@@ -161,7 +162,8 @@ def _fill(
         insertions.append(Insertion(request.leading + len(rest), text, carrier, is_new=True, revision=revision))
         kept = replace(kept, errata=(*kept.errata, erratum))
         told = fold(told, changes)
-    notices = [*decision.notices]
+    previous = _previous(place, request)
+    notices = [*decision.notices, *([] if begins else _reformed(epoch, previous, request))]
     if begins:
         short = minimum_notice(estimate_tokens(request.system(epoch)), profile)
         notices += [short] if short is not None else []
@@ -189,7 +191,7 @@ def _fill(
         sent=Sent(
             request.history.end, kept.number, request.model, revision - 1 if is_known else revision, request.clock
         ),
-        previous=_previous(place, request),
+        previous=previous,
         base=base,
         id=base if is_known else _plan_id(base, kept, erratum),
     )
@@ -205,6 +207,20 @@ def _replayed(epoch: Epoch, request: Request) -> list[Insertion]:
         carrier = choose_carrier(profile, rest, after, sent_as=sent.carrier) or profile.carrier
         replayed.append(Insertion(request.leading + after, sent.text, carrier, revision=sent.revision))
     return replayed
+
+
+def _reformed(epoch: Epoch, previous: Previous | None, request: Request) -> list[Notice]:
+    """What this model was sent in another form, before something followed that lets the form no longer stand."""
+    profile, rest = request.profile, request.history.messages
+    for sent in epoch.errata if previous is not None else ():
+        after = sent.anchor.after
+        if previous is None or after != previous.after or after == len(rest) or sent.revision > previous.revision:
+            continue
+        if choose_carrier(profile, rest[:after], after, sent.carrier) != choose_carrier(
+            profile, rest, after, sent.carrier
+        ):
+            return [_reasons.reformed(sent, request.leading + after)]
+    return []
 
 
 def _previous(place: Place | None, request: Request) -> Previous | None:
