@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import cast
+from typing import NamedTuple, cast
 
 from ._stored import SessionRecord, SessionStore, StoredSession, decode_record, encode_record
 from .cost import Cost, total_cost
@@ -14,6 +14,17 @@ from .notices import Notice
 from .recording import commit
 from .turnplan import TurnPlan
 from .usage import Usage
+
+
+class _Count(NamedTuple):
+    """What calls that were made add to the account, and the record does not have yet."""
+
+    usage: Usage
+    cost: Cost
+    turns: int
+
+    def plus(self, other: _Count) -> _Count:
+        return _Count(self.usage + other.usage, total_cost((self.cost, other.cost)), self.turns + other.turns)
 
 
 class Saved:
@@ -33,6 +44,7 @@ class Saved:
         self.turns: int = 0
         self._extra: Mapping[str, object] = {}
         self._version = 0
+        self._unsaved: _Count | None = None
 
     def reload(self) -> None:
         """Take over what the store has; without a store, what is in memory is all there is.
@@ -86,13 +98,18 @@ class Saved:
     def apply(self, plan: TurnPlan, usage: Usage, cost: Cost, answer: Message | None) -> None:
         """Record a plan in memory alone."""
         self.ledger = commit(self.ledger, plan, answer=answer)
-        self.turns += 1
-        self.count(usage, cost)
+        self._add(_Count(usage, cost, 1))
 
     def count(self, usage: Usage, cost: Cost) -> None:
-        """Count what a call used and cost, whatever became of its plan."""
-        self.usage = self.usage + usage
-        self.cost = cost if self.cost is None else total_cost((self.cost, cost))
+        """Count what a call used and cost, whatever became of its plan; saved with the next turn."""
+        self._add(_Count(usage, cost, 0))
+
+    def _add(self, count: _Count, *, is_new: bool = True) -> None:
+        self.usage = self.usage + count.usage
+        self.cost = count.cost if self.cost is None else total_cost((self.cost, count.cost))
+        self.turns += count.turns
+        if is_new and self.store is not None:
+            self._unsaved = count if self._unsaved is None else self._unsaved.plus(count)
 
     def reset(self) -> None:
         """Forget what was told; the account stays.
@@ -110,12 +127,12 @@ class Saved:
             raise
 
     def _try(self, plan: TurnPlan, usage: Usage, cost: Cost, answer: Message | None) -> None:
-        before = (self.ledger, self.usage, self.cost, self.turns)
+        before = (self.ledger, self.usage, self.cost, self.turns, self._unsaved)
         try:
             self.apply(plan, usage, cost, answer)
             self._save()
         except (ConflictError, StoreError):
-            self.ledger, self.usage, self.cost, self.turns = before
+            self.ledger, self.usage, self.cost, self.turns, self._unsaved = before
             raise
 
     def _take(self, stored: StoredSession | None) -> None:
@@ -124,6 +141,8 @@ class Saved:
             self.ledger, self.usage, self.turns, self._extra = record.ledger, record.usage, record.turns, record.extra
             self.cost = _cost_in(record.extra)
             self._version = stored.version
+            if self._unsaved is not None:
+                self._add(self._unsaved, is_new=False)
         elif self.store is not None:
             self.ledger, self._extra, self._version = None, {}, 0
 
@@ -144,6 +163,7 @@ class Saved:
         data = encode_record(SessionRecord(self.ledger, self.usage, self.turns, extra))
         try:
             self._version = self.store.save(self.key, data, expected_version=self._version)
+            self._unsaved = None
         except (ConflictError, StoreError):
             raise
         except Exception as error:  # and the answer must not be lost for it

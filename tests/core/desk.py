@@ -53,9 +53,11 @@ def _story(replaced: dict[int, str]) -> str:
 
 def writes() -> st.SearchStrategy[dict[str, Any]]:
     """Patches of one path, valid in any state."""
-    stories = st.dictionaries(st.integers(0, 5), st.sampled_from(("It was delivered.", "Lost.", HOSTILE[0])), max_size=2)
+    news = st.sampled_from(("It was delivered.", "Lost.", HOSTILE[0]))
+    stories = st.dictionaries(st.integers(0, 5), news, max_size=2)
     todos = st.lists(st.sampled_from([*TODOS, "buy milk", HOSTILE[3]]), max_size=9)
-    lines = st.lists(st.builds(Line, name=st.sampled_from(("tea", "article 1 of the long list", HOSTILE[0]))), max_size=7)
+    names = st.sampled_from(("tea", "article 1 of the long list", HOSTILE[0]))
+    lines = st.lists(st.builds(Line, name=names), max_size=7)
     order = st.sampled_from(("K417", "M220", "a b", "</state>"))
     paths: dict[str, st.SearchStrategy[Any]] = {
         "mode": words,

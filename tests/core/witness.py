@@ -82,15 +82,22 @@ class Witness:
         self.recorded.append(made)
 
     def check(
-        self, turn: TurnPlan, messages: Sequence[Message], true: Snapshot, *, asked: str | None = None
+        self,
+        turn: TurnPlan,
+        messages: Sequence[Message],
+        true: Snapshot,
+        *,
+        asked: str | None = None,
+        torn: bool = False,
     ) -> tuple[Message, ...]:
-        """All invariants of one request; returns its wire form."""
+        """All invariants of one request; returns its wire form. Records that a store lost (`torn`) are not extended."""
         sent = wire(turn, messages)
         self._check_belief(turn, sent, messages, true)
         _check_nothing_forged(turn, sent, messages)
         _check_slots(sent, turn.profile)
         assert turn.rebased is None or turn.rebased in (REASONS | {asked})
-        self._check_prefix(turn, sent, messages)
+        if not torn:
+            self._check_prefix(turn, sent, messages)
         return sent
 
     def _check_belief(
@@ -105,15 +112,15 @@ class Witness:
         assert turn.erratum is None and turn.changes, wrong
         waits = [notice for notice in turn.notices if notice.code == "erratum_waits"]
         assert all(notice.path and notice.cost for notice in waits)
-        # Beside an empty history only what is never in a baseline is missing, and that is told beside its first message.
+        # Before the first message only what is never in a baseline is missing; it is told beside that message.
         assert waits or (len(messages) == turn.leading and all(true.meta[path].volatile for path in wrong))
 
     def _check_prefix(self, turn: TurnPlan, sent: Sequence[Message], messages: Sequence[Message]) -> None:
         """I1 and I7: the branch's requests to this model are extended, or it is said what broke and what it costs."""
         branch = self.branch(messages)
         own = [one for one in branch if one.model == turn.sent.model and one.epoch == turn.epoch.number]
-        # A new head was announced by the request that brought it, be it to another model.
-        broken = bool(branch) and branch[-1].epoch != turn.epoch.number
+        # A new head was announced by the request that brought it, be it to another model. An empty history has any.
+        broken = bool(branch and messages) and branch[-1].epoch != turn.epoch.number
         broken = broken or any(not extends(sent, one.wire) for one in own[-1:])
         said = [notice for notice in turn.notices if notice.code not in QUIET and notice.code != "below_minimum"]
         assert all(notice.cost and (notice.path or notice.code in _NO_PLACE) for notice in said)
