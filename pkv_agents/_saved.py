@@ -47,13 +47,15 @@ class Saved:
         self._unsaved: _Count | None = None
 
     def reload(self) -> None:
-        """Take over what the store has; without a store, what is in memory is all there is.
+        """Take over what the store has, where that is another version than the one that memory goes on from.
 
         Raises:
             LedgerError: The record is damaged or of a newer version; nothing was changed.
             StoreError: It cannot be read.
         """
-        self._take(self._load())
+        stored = self._load()
+        if (stored.version if stored is not None else 0) != self._version:
+            self._take(stored)
 
     def refresh(self) -> list[Notice]:
         """Take over what another process recorded since; what cannot be read is a notice, and memory goes on."""
@@ -99,6 +101,29 @@ class Saved:
         """Record a plan in memory alone."""
         self.ledger = commit(self.ledger, plan, answer=answer)
         self._add(_Count(usage, cost, 1))
+
+    def keep(
+        self,
+        plan: TurnPlan,
+        usage: Usage,
+        cost: Cost,
+        answer: Message | None,
+        plan_anew: Callable[[TurnPlan], TurnPlan | None],
+    ) -> bool:
+        """Record a plan in memory alone, or only count its call where memory has another turn by now.
+
+        Returns:
+            Whether it was recorded.
+        """
+        try:
+            self.apply(plan, usage, cost, answer)
+        except ConflictError:
+            again = plan_anew(plan)
+            if again is None:
+                self.count(usage, cost)
+                return False
+            self.apply(again, usage, cost, answer)
+        return True
 
     def count(self, usage: Usage, cost: Cost) -> None:
         """Count what a call used and cost, whatever became of its plan; saved with the next turn."""

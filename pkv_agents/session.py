@@ -209,8 +209,8 @@ class AgentSession(Generic[StateT]):
             except StoreError as error:
                 if on_conflict == "raise":
                     raise
-                saved.apply(plan, reported, cost, answer)
-                self._record(plan, reported, cost)
+                if saved.keep(plan, reported, cost, answer, self._plan_anew):
+                    self._record(plan, reported, cost)
                 notice = Notice("store_failed", mend="save again with the next turn", message=str(error))
             self._open.close(plan)
         if notice is not None:

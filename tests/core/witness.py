@@ -41,12 +41,12 @@ class Recorded:
         """Short, for hypothesis' reports."""
         return f"Recorded({len(self.messages)} messages, {self.model}, epoch {self.epoch}, answer {self.answer})"
 
-    def leads_to(self, messages: Sequence[Message]) -> bool:
-        """Whether a history goes on from this request and its answer."""
+    def leads_to(self, messages: Sequence[Message], answered: bool = True) -> bool:
+        """Whether a history goes on from this request (and its answer)."""
         size = len(self.messages)
         if tuple(messages[:size]) != self.messages:
             return False
-        return len(messages) == size or self.answer is None or messages[size] == self.answer
+        return len(messages) == size or not answered or self.answer is None or messages[size] == self.answer
 
 
 def extends(longer: Sequence[Message], shorter: Sequence[Message]) -> bool:
@@ -119,8 +119,11 @@ class Witness:
         """I1 and I7: the branch's requests to this model are extended, or it is said what broke and what it costs."""
         branch = self.branch(messages)
         own = [one for one in branch if one.model == turn.sent.model and one.epoch == turn.epoch.number]
-        # A new head was announced by the request that brought it, be it to another model. An empty history has any.
-        broken = bool(branch and messages) and branch[-1].epoch != turn.epoch.number
+        # A newer head was announced by the request that brought it, be it to another model or with another answer.
+        newer = [one for one in self.recorded if one.epoch == turn.epoch.number and one.leads_to(messages, False)]
+        broken = bool(branch and messages) and (
+            branch[-1].epoch > turn.epoch.number or (branch[-1].epoch < turn.epoch.number and not newer)
+        )
         broken = broken or any(not extends(sent, one.wire) for one in own[-1:])
         said = [notice for notice in turn.notices if notice.code not in QUIET and notice.code != "below_minimum"]
         assert all(notice.cost and (notice.path or notice.code in _NO_PLACE) for notice in said)
