@@ -80,3 +80,15 @@ def test_two_calls_at_once_while_the_store_is_down_raise_nothing(down: str) -> N
     store.down = ""
     session.commit(session.plan(LATER))
     assert make(store=store).usage.fresh == 3
+
+
+def test_a_call_that_told_nothing_is_recorded_though_another_process_told_something() -> None:
+    store = FailingStore()
+    one, two = make(store=store), make(store=store)
+    one.commit(one.plan(HELLO))
+    quiet = two.plan(HELLO)
+    one.state.mode = "a"
+    one.commit(one.plan(LATER))
+    two.commit(quiet, Usage(fresh=1))  # no ConflictError: there is nothing in it that could be told twice
+    assert make(store=store).usage.fresh == 1
+    assert make(store=store, state=one.state).plan(LATER).changes == ()
