@@ -89,16 +89,18 @@ class Saved:
             StoreError: Nothing was saved.
         """
         try:
-            return self._try(plan, usage, cost, answer)
+            self._try(plan, usage, cost, answer)
         except ConflictError:
             self.reload()
+        else:
+            return
         try:  # what told nothing new fits the other process's ledger as it is
-            return self._try(plan, usage, cost, answer)
+            self._try(plan, usage, cost, answer)
         except ConflictError:
             again = plan_anew(plan)
             if again is None:
                 raise
-        self._try(again, usage, cost, answer)
+            self._try(again, usage, cost, answer)
 
     def apply(self, plan: TurnPlan, usage: Usage, cost: Cost, answer: Message | None) -> None:
         """Record a plan in memory alone."""

@@ -202,8 +202,8 @@ def _replayed(epoch: Epoch, request: Request) -> list[Insertion]:
     replayed: list[Insertion] = []
     for sent in epoch.errata:
         after = sent.anchor.after
-        if after > len(rest):
-            continue  # only in a history that the provider's server holds
+        if not request.history.has(sent.anchor):
+            continue  # only in a history that the provider's server holds: our copy was trimmed
         carrier = choose_carrier(profile, rest, after, sent_as=sent.carrier) or profile.carrier
         replayed.append(Insertion(request.leading + after, sent.text, carrier, revision=sent.revision))
     return replayed

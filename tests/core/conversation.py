@@ -100,7 +100,8 @@ class Conversation:
             self.ledger = without_system(self.ledger, self.model)
             turn = self._plan()
             assert all(message.role != "system" for message in wire(turn, self.messages)[1:])
-        self.witness.check(turn, self.messages, snapshot(self.state), asked=self.rebase)
+        refuses = self.model == REFUSING
+        self.witness.check(turn, self.messages, snapshot(self.state), asked=self.rebase, refuses=refuses)
         if (since := stale_since(turn.told.get("gate", ""))) is not None:
             assert self.clock is not None and START + timedelta(minutes=30) <= since <= self.clock
         return turn

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from pkv_agents import ANTHROPIC_MID_SYSTEM, Message, Usage
+from pkv_agents import ANTHROPIC_MID_SYSTEM, Message, Usage, wire_new
 from tests.core.shop import HELLO, LATER, make
+from tests.core.strategies import LATE
 from tests.core.talk import Talk, errata
 from tests.core.test_machine_sessions import FailingStore
 
@@ -92,3 +95,14 @@ def test_a_call_that_told_nothing_is_recorded_though_another_process_told_someth
     two.commit(quiet, Usage(fresh=1))  # no ConflictError: there is nothing in it that could be told twice
     assert make(store=store).usage.fresh == 1
     assert make(store=store, state=one.state).plan(LATER).changes == ()
+
+
+def test_what_a_server_holds_is_not_sent_again_when_our_copy_was_trimmed() -> None:
+    talk = Talk(replace(LATE, holds_history=True))
+    talk.say("one")
+    for mode in ("auto", "manual"):
+        talk.state.mode = mode
+        talk.say(mode)
+    talk.messages = [*talk.messages[3:], Message("user", "four")]  # the place of "auto" is that of "manual" by now
+    new = wire_new(talk.plan(), talk.messages)
+    assert [message.text for message in new] == ["four"]

@@ -123,7 +123,9 @@ class Sessions(RuleBasedStateMachine):
         if self.refuses and any(message.role == "system" for message in wire(turn, self.messages)[1:]):
             turn = session.without_system(turn)
             assert all(message.role != "system" for message in wire(turn, self.messages)[1:])
-        self.witness.check(turn, self.messages, snapshot(self.desk), asked="requested", torn=self.may_fail)
+        self.witness.check(
+            turn, self.messages, snapshot(self.desk), asked="requested", torn=self.may_fail, refuses=self.refuses
+        )
         self.calls.append(Call(session, turn, list(self.messages)))
 
     @precondition(lambda self: self.calls)
@@ -191,7 +193,7 @@ class Sessions(RuleBasedStateMachine):
         fresh = self._session()
         assert fresh.usage.fresh == self.used
         turn = fresh.plan(self.messages)
-        self.witness.check(turn, self.messages, snapshot(self.desk), torn=True)
+        self.witness.check(turn, self.messages, snapshot(self.desk), torn=True, refuses=self.refuses)
         assert turn.changes == () or turn.restated
 
     def _flush(self, session: AgentSession[Desk]) -> None:

@@ -68,6 +68,7 @@ class Witness:
 
     def __init__(self) -> None:
         self.recorded: list[Recorded] = []
+        self._forms: dict[tuple[int, int, str], str] = {}
 
     def branch(self, messages: Sequence[Message]) -> list[Recorded]:
         """The recorded requests that a history goes on from, the last one of its branch last."""
@@ -80,6 +81,9 @@ class Witness:
         """A request that succeeded."""
         made = Recorded(tuple(messages), wire(turn, messages), turn.sent.model, turn.epoch.number, answer)
         self.recorded.append(made)
+        for one in turn.insertions:
+            if one.is_new:
+                self._forms[turn.epoch.number, one.after - turn.leading, one.text] = one.carrier
 
     def check(
         self,
@@ -89,13 +93,21 @@ class Witness:
         *,
         asked: str | None = None,
         torn: bool = False,
+        refuses: bool = False,
     ) -> tuple[Message, ...]:
-        """All invariants of one request; returns its wire form. Records that a store lost (`torn`) are not extended."""
+        """All invariants of one request; returns its wire form. Records that a store lost (`torn`) are not extended.
+
+        An endpoint that takes no system turns (`refuses`) is given them in the other form.
+        """
         sent = wire(turn, messages)
         self._check_belief(turn, sent, messages, true)
         _check_nothing_forged(turn, sent, messages)
         _check_slots(sent, turn.profile)
         assert turn.rebased is None or turn.rebased in (REASONS | {asked})
+        for one in turn.insertions:  # I3: in the form in which it was sent, wherever this provider takes that
+            form = self._forms.get((turn.epoch.number, one.after - turn.leading, one.text), one.carrier)
+            takes = turn.profile.carrier == "system" and turn.profile.system_slot == "anywhere"
+            assert one.is_new or one.carrier == form or (form == "system" and (refuses or not takes))
         if not torn:
             self._check_prefix(turn, sent, messages)
         return sent
