@@ -1,6 +1,7 @@
 """I1-I7 where the provider's server holds the conversation: it reads what was sent to it, whatever became of our copy.
 
-The application sends what follows the last answer (`wire_new`). The server's conversation only ever grows.
+The application sends what follows the last answer (`wire_new`), and the conversation on the server only ever grows. Answers
+are plain here: nobody can take the power out of what the model wrote and the server kept.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class Held(RuleBasedStateMachine):
         assert all(agrees(path, known, true) for path in {**known, **true.leaves})
         opened = sum(message.text.count(f'<state-update id="{TAG}">') for message in self.server[1:])
         assert opened == len(made.epoch.errata)
-        answer = Message("assistant", f"{self.count} answer {text}")
+        answer = Message("assistant", f"{self.count} answer")
         self.ledger, self.rebase = commit(self.ledger, made, answer=answer), None
         self.server.append(answer)
         self.copy.append(answer)
