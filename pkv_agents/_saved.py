@@ -7,7 +7,7 @@ from typing import NamedTuple, cast
 
 from ._stored import SessionRecord, SessionStore, StoredSession, decode_record, encode_record
 from .cost import Cost, total_cost
-from .errors import ConflictError, LedgerError, PriceError, StoreError
+from .errors import ConflictError, LedgerError, PkvError, PriceError, StoreError
 from .ledger import Ledger
 from .messages import Message
 from .notices import Notice
@@ -45,6 +45,7 @@ class Saved:
         self._extra: Mapping[str, object] = {}
         self._version = 0
         self._unsaved: _Count | None = None
+        self._unsure = ""  # a plan whose saving failed, which may have been saved all the same
 
     def reload(self) -> None:
         """Take over what the store has, where that is another version than the one that memory goes on from.
@@ -61,6 +62,9 @@ class Saved:
         """Take over what another process recorded since; what cannot be read is a notice, and memory goes on."""
         try:
             stored = self._load()
+            if stored is None and self._version:
+                self._take(None)
+                return [_DELETED]
             if stored is not None and stored.version != self._version:
                 self._take(stored)
         except (StoreError, LedgerError) as error:
@@ -92,6 +96,8 @@ class Saved:
             self._try(plan, usage, cost, answer)
         except ConflictError:
             self.reload()
+            if self._unsure == plan.id and self.ledger is not None and self.ledger.last == plan.id:
+                return  # an earlier attempt was saved after all, though the store said otherwise
         else:
             return
         try:  # what told nothing new fits the other process's ledger as it is
@@ -102,33 +108,25 @@ class Saved:
                 raise
             self._try(again, usage, cost, answer)
 
+    def degrade(self, plan: TurnPlan, usage: Usage, cost: Cost, answer: Message | None, error: PkvError) -> Notice:
+        """Go on in memory where the store failed; count the call alone where another turn was recorded.
+
+        Returns:
+            The notice: `store_failed`, or `commit_conflict`, and then the plan is not recorded.
+        """
+        if not isinstance(error, ConflictError):
+            try:
+                self.apply(plan, usage, cost, answer)
+                return Notice("store_failed", mend="save again with the next turn", message=str(error))
+            except ConflictError:
+                pass  # the store had another turn by then
+        self.count(usage, cost)  # the call was made, whoever won
+        return Notice("commit_conflict", cost="the changes are told again", message=str(error))
+
     def apply(self, plan: TurnPlan, usage: Usage, cost: Cost, answer: Message | None) -> None:
         """Record a plan in memory alone."""
         self.ledger = commit(self.ledger, plan, answer=answer)
         self._add(_Count(usage, cost, 1))
-
-    def keep(
-        self,
-        plan: TurnPlan,
-        usage: Usage,
-        cost: Cost,
-        answer: Message | None,
-        plan_anew: Callable[[TurnPlan], TurnPlan | None],
-    ) -> bool:
-        """Record a plan in memory alone, or only count its call where memory has another turn by now.
-
-        Returns:
-            Whether it was recorded.
-        """
-        try:
-            self.apply(plan, usage, cost, answer)
-        except ConflictError:
-            again = plan_anew(plan)
-            if again is None:
-                self.count(usage, cost)
-                return False
-            self.apply(again, usage, cost, answer)
-        return True
 
     def count(self, usage: Usage, cost: Cost) -> None:
         """Count what a call used and cost, whatever became of its plan; saved with the next turn."""
@@ -149,7 +147,8 @@ class Saved:
             StoreError: It could not be saved; nothing was forgotten.
         """
         before = self.ledger
-        self.ledger = None
+        # What an endpoint refuses is no part of the conversation.
+        self.ledger = Ledger(refused=before.refused) if before is not None and before.refused else None
         try:
             self._save()
         except (ConflictError, StoreError):
@@ -161,8 +160,10 @@ class Saved:
         try:
             self.apply(plan, usage, cost, answer)
             self._save()
-        except (ConflictError, StoreError):
+        except (ConflictError, StoreError) as error:
             self.ledger, self.usage, self.cost, self.turns, self._unsaved = before
+            if isinstance(error, StoreError):
+                self._unsure = plan.id
             raise
 
     def _take(self, stored: StoredSession | None) -> None:
@@ -198,6 +199,13 @@ class Saved:
             raise
         except Exception as error:  # and the answer must not be lost for it
             raise StoreError(f"the store raised {type(error).__name__}; nothing was saved") from error
+
+
+_DELETED = Notice(
+    "session_deleted",
+    cost="the head is rendered anew and the whole conversation is read again",
+    message="the session was deleted in the store",
+)
 
 
 def _cost_in(extra: Mapping[str, object]) -> Cost | None:

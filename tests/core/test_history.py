@@ -28,6 +28,7 @@ from tests.core.strategies import HOSTILE, SECRET, TAG, Kind, examples, fields_o
 from tests.core.talk import anchors_of
 from tests.core.witness import Witness
 
+LONG = ("story", "todos", "rows")
 PROFILES = (OPENAI, GENERIC, ANTHROPIC_MID_SYSTEM)
 
 
@@ -65,6 +66,13 @@ class History(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(sorted(fields)))
         self.past.append(self.state)
         self.state = type(self.state)(**{**fields, name: other[name]})
+
+    @precondition(lambda self: any(name in fields_of(self.state) for name in LONG))
+    @rule(data=st.data())
+    def change_what_is_long(self, data: st.DataObject) -> None:
+        fields, other = fields_of(self.state), fields_of(data.draw(self.values))
+        self.past.append(self.state)
+        self.state = type(self.state)(**{**fields, **{name: other[name] for name in LONG if name in fields}})
 
     @rule(data=st.data())
     def undo(self, data: st.DataObject) -> None:

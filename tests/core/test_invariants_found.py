@@ -40,7 +40,7 @@ def test_a_second_user_message_behind_a_system_turn_is_reported_with_its_cost() 
     talk.messages.append(Message("user", "two, I mean"))  # the answer never came into the history
     made = talk.plan()
     (notice,) = made.notices
-    assert (notice.code, notice.path) == ("erratum_reformed", "messages[3]") and "tokens" in notice.cost
+    assert (notice.code, notice.path) == ("carrier_changed", "messages[3]") and "tokens" in notice.cost
     talk.record(made)
     assert [message.role for message in talk.sent] == ["system", "user", "assistant", "user", "user"]
     talk.messages += [Message("assistant", "ok"), Message("user", "three")]

@@ -1,7 +1,7 @@
 """I1-I7 where the provider's server holds the conversation: it reads what was sent to it, whatever became of our copy.
 
-The application sends what follows the last answer (`wire_new`), and the conversation on the server only ever grows. Answers
-are plain here: nobody can take the power out of what the model wrote and the server kept.
+The application sends what follows the last answer (`wire_new`), and the conversation on the server only ever grows.
+Answers are plain here: nobody can take the power out of what the model wrote and the server kept.
 """
 
 from __future__ import annotations

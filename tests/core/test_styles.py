@@ -167,6 +167,14 @@ def test_the_bytes_of_the_ready_styles() -> None:
     )
 
 
+@pytest.mark.parametrize("style", STYLES)
+def test_a_baseline_tells_which_updates_it_declares(style: ErrataStyle) -> None:
+    baseline = render_baseline(snapshot(Notes()), tag=TAG, style=style)
+    for every in STYLES:
+        declared = every.update_marker.replace("{tag}", TAG) in baseline
+        assert declared == (every.update_marker == style.update_marker)
+
+
 def test_a_conversation_in_another_style() -> None:
     notes, messages = (
         Notes(note="x"),
