@@ -89,9 +89,10 @@ def conflict(key: str, expected: int, found: object) -> ConflictError:
 
 @contextmanager
 def foreign_errors(store: str, *, words: tuple[type[Exception], ...] = ()) -> Generator[None]:
-    """Raise whatever a driver raises as a StoreError, with the driver's error as its cause.
+    """Raise whatever a driver raises as a StoreError.
 
-    A driver's message may quote a connection string or a value, so only its type is named.
+    A driver's message may quote a connection string or a value, so only its type (and its SQLSTATE) is named. The
+    driver's error is the StoreError's `__context__`, for a debugger: a traceback does not show it, nor is it pickled.
 
     Args:
         store: What failed, as the message names it.
@@ -103,7 +104,7 @@ def foreign_errors(store: str, *, words: tuple[type[Exception], ...] = ()) -> Ge
         raise
     except Exception as error:
         what = str(error) if isinstance(error, words) else _kind(error)
-        raise StoreError(f"{store} failed: {what}") from error
+        raise StoreError(f"{store} failed: {what}") from None
 
 
 def _kind(error: Exception) -> str:
