@@ -35,8 +35,8 @@ class ErrataStyle:
         removed: The one word that is not JSON: what stands for a value that is gone.
         baseline: The block in the head: `{declaration}`, the markers with `{tag}`, `{lines}`.
         erratum: The block of an update: the markers with `{tag}`, `{lines}`.
-        line: One line: `{path}`, `{note}` (a label or that the value is from outside, in parentheses), `{value}`, in this
-            order. None may be left out: what is not marked as untrusted would be read as the application's own word.
+        line: One line: `{path}`, `{note}` (a label or that the value is from outside, in parentheses), `{value}`, in
+            this order. Without a note, what is untrusted would be read as the application's own word.
         untrusted: The note of a value from outside.
         untrusted_declaration: A sentence that goes on after the declaration when a field is `Untrusted()`.
 

@@ -47,12 +47,12 @@ class Placed(NamedTuple):
 
 def marked_wire(plan: TurnPlan, messages: Sequence[Message]) -> list[Placed]:
     """The wire form as `wire` gives it, with what stands in each message."""
-    if plan.insertions and plan.insertions[-1].after > len(messages):
+    if plan.count != len(messages):
         raise SessionError("these are not the messages that the plan was made for; plan and wire the same list")
     out = [Placed(Message("system", plan.system))]
-    at, tidy = plan.leading, plan.profile.sorts_arguments
+    at, tidy, dropped = plan.leading, plan.profile.sorts_arguments, frozenset(plan.dropped)
     for after, group in groupby(plan.insertions, key=lambda insertion: insertion.after):
-        out += [Placed(_neutral(message, tidy)) for message in _kept(plan, messages, at, after)]
+        out += [Placed(_neutral(message, tidy)) for message in _kept(messages, at, after, dropped)]
         at = after
         system: list[Insertion] = []
         for insertion in group:
@@ -64,7 +64,7 @@ def marked_wire(plan: TurnPlan, messages: Sequence[Message]) -> list[Placed]:
         if system:  # one turn, however many errata stand here: providers refuse two system turns in a row
             text = "\n\n".join(insertion.text for insertion in system)
             out.append(Placed(Message("system", text), tuple(system)))
-    out += [Placed(_neutral(message, tidy)) for message in _kept(plan, messages, at, len(messages))]
+    out += [Placed(_neutral(message, tidy)) for message in _kept(messages, at, len(messages), dropped)]
     return out
 
 
@@ -95,10 +95,10 @@ def wire_new(plan: TurnPlan, messages: Sequence[Message]) -> tuple[Message, ...]
     return sent[last + 1 :]
 
 
-def _kept(plan: TurnPlan, messages: Sequence[Message], start: int, stop: int) -> Sequence[Message]:
-    if not plan.dropped:
+def _kept(messages: Sequence[Message], start: int, stop: int, dropped: frozenset[int]) -> Sequence[Message]:
+    if not dropped:
         return messages[start:stop]
-    return [messages[at] for at in range(start, stop) if at not in plan.dropped]
+    return [messages[at] for at in range(start, stop) if at not in dropped]
 
 
 def append_text(message: Message, block: str) -> Message:
