@@ -64,7 +64,7 @@ def json_text(data: object) -> str:
             if id(cast(object, item)) in inside:
                 raise ValueError("it contains itself")
             inside.add(id(cast(object, item)))
-            todo += reversed([*_pieces(item), ("left", id(cast(object, item)))])
+            todo += reversed([*_pieces(cast(object, item)), ("left", id(cast(object, item)))])
         else:
             written.append(_leaf(item))
     return "".join(written)
