@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import cast
 
 from ._stored import SessionRecord, SessionStore, StoredSession, decode_record, encode_record
-from .cost import Cost, total_cost
+from .cost import Cost, add_cost
 from .errors import ConflictError, LedgerError, PkvError, PriceError, StoreError
 from .ledger import Ledger
 from .messages import Message
@@ -113,7 +113,7 @@ class Saved:
     def count(self, usage: Usage, cost: Cost) -> None:
         """Count what a call used and cost, whatever became of its plan."""
         self.usage = self.usage + usage
-        self.cost = cost if self.cost is None else total_cost((self.cost, cost))
+        self.cost = add_cost(self.cost, cost)
 
     def reset(self) -> None:
         """Forget what was told; the account stays.
@@ -158,8 +158,8 @@ class Saved:
             return self.store.load(self.key)
         except (StoreError, LedgerError):
             raise
-        except Exception as error:  # a store of the user's may raise anything
-            raise StoreError(f"the store raised {type(error).__name__}; nothing was read") from error
+        except Exception as error:  # noqa: BLE001 (a store of the user's may raise anything, and say anything in it)
+            raise StoreError(f"the store raised {type(error).__name__}; nothing was read") from None
 
     def _save(self) -> None:
         if self.store is None:
@@ -170,8 +170,8 @@ class Saved:
             self._version = self.store.save(self.key, data, expected_version=self._version)
         except (ConflictError, StoreError):
             raise
-        except Exception as error:  # and the answer must not be lost for it
-            raise StoreError(f"the store raised {type(error).__name__}; nothing was saved") from error
+        except Exception as error:  # noqa: BLE001 (and the answer must not be lost for it)
+            raise StoreError(f"the store raised {type(error).__name__}; nothing was saved") from None
 
 
 _DELETED = Notice(
