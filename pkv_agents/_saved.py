@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, cast
 
 from ._stored import SessionRecord, SessionStore, StoredSession, decode_record, encode_record
-from .cost import Cost, total_cost
+from .cost import Cost, add_cost
 from .errors import ConflictError, LedgerError, PkvError, PriceError, StoreError
 from .ledger import Ledger
 from .messages import Message
@@ -24,7 +24,7 @@ class _Count(NamedTuple):
     turns: int
 
     def plus(self, other: _Count) -> _Count:
-        return _Count(self.usage + other.usage, total_cost((self.cost, other.cost)), self.turns + other.turns)
+        return _Count(self.usage + other.usage, add_cost(self.cost, other.cost), self.turns + other.turns)
 
 
 class Saved:
@@ -134,7 +134,7 @@ class Saved:
 
     def _add(self, count: _Count, *, is_new: bool = True) -> None:
         self.usage = self.usage + count.usage
-        self.cost = count.cost if self.cost is None else total_cost((self.cost, count.cost))
+        self.cost = add_cost(self.cost, count.cost)
         self.turns += count.turns
         if is_new and self.store is not None:
             self._unsaved = count if self._unsaved is None else self._unsaved.plus(count)
@@ -184,8 +184,8 @@ class Saved:
             return self.store.load(self.key)
         except (StoreError, LedgerError):
             raise
-        except Exception as error:  # a store of the user's may raise anything
-            raise StoreError(f"the store raised {type(error).__name__}; nothing was read") from error
+        except Exception as error:  # noqa: BLE001 (a store of the user's may raise anything, and say anything in it)
+            raise StoreError(f"the store raised {type(error).__name__}; nothing was read") from None
 
     def _save(self) -> None:
         if self.store is None:
@@ -197,8 +197,8 @@ class Saved:
             self._unsaved = None
         except (ConflictError, StoreError):
             raise
-        except Exception as error:  # and the answer must not be lost for it
-            raise StoreError(f"the store raised {type(error).__name__}; nothing was saved") from error
+        except Exception as error:  # noqa: BLE001 (and the answer must not be lost for it)
+            raise StoreError(f"the store raised {type(error).__name__}; nothing was saved") from None
 
 
 _DELETED = Notice(
