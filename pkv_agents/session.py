@@ -246,6 +246,10 @@ class AgentSession(Generic[StateT]):
         self._board.tell(system_refused(plan.sent.model), made.epoch.number)
         return made
 
+    def tell(self, notice: Notice, plan: TurnPlan) -> None:
+        """Report what a wrapper found out about a planned request, once for each cause in its epoch."""
+        self._board.tell(notice, plan.epoch.number)
+
     def rebase(self, reason: str = "requested") -> None:
         """Begin a new epoch with the next request that succeeds; the reason is recorded and reported."""
         with self._lock:
@@ -271,8 +275,7 @@ class AgentSession(Generic[StateT]):
     def transcript(self, messages: Sequence[Message]) -> str:
         """The exact wire form of a request with these messages, with errata marked. Records and reports nothing."""
         with self._lock:
-            made = self._plan(messages, snapshot(self.state), self.profile, "")
-        return transcript(made, messages)
+            return transcript(self._plan(messages, snapshot(self.state), self.profile, ""), messages)
 
     def _plan(self, messages: Sequence[Message], state: Snapshot, profile: Profile, model: str) -> TurnPlan:
         return plan(

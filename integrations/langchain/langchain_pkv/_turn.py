@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from langchain.agents.middleware import ModelRequest
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 
+from langchain_pkv._caching import CacheWishes, Outgoing, outgoing
 from langchain_pkv._ledger import LedgerRecord
 from pkv_agents import Notice, TurnPlan, Usage
 
@@ -29,6 +31,25 @@ class ModelCall:
     answer: tuple[BaseMessage, ...]
 
 
+class LastStep:
+    """What is done with a planned request just before it leaves.
+
+    Attributes:
+        sent: The request as it left; None while it did not.
+    """
+
+    def __init__(self, plan: TurnPlan, model: BaseChatModel, wishes: CacheWishes) -> None:
+        self._plan, self._model, self._wishes = plan, model, wishes
+        self.sent: Outgoing | None = None
+
+    def __call__(
+        self, messages: list[BaseMessage], options: dict[str, Any]
+    ) -> tuple[list[BaseMessage], dict[str, Any]]:
+        """Add the cache's markers and key."""
+        self.sent = outgoing(messages, options, self._model, self._plan, self._wishes)
+        return self.sent.messages, self.sent.options
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """A model call that was planned and not made yet."""
@@ -36,6 +57,7 @@ class Turn:
     plan: TurnPlan
     record: LedgerRecord | None
     request: ModelRequest[Any]
+    last_step: LastStep
 
 
 def cause(plan: TurnPlan, notice: Notice) -> str:
