@@ -174,7 +174,8 @@ class LocalChatModel(BaseChatModel):
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> Any:
         params = super()._get_ls_params(stop=stop, **kwargs)
-        return {**params, "ls_provider": "local", "ls_model_name": cast("LocalModel", self.local).fingerprint}
+        name = kwargs.get("model") or cast("LocalModel", self.local).fingerprint
+        return {**params, "ls_provider": "local", "ls_model_name": name}
 
     def _resolve_model_profile(self) -> ModelProfile | None:
         limit = cast("LocalModel", self.local).context_limit

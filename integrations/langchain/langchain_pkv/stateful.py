@@ -16,11 +16,12 @@ from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackMana
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
-from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig, RunnableParallel, RunnableSequence
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool
 from pydantic import Field
 
+from langchain_pkv._bindings import rebound
 from langchain_pkv._caching import CacheWishes
 from langchain_pkv._calls import (
     PlannedCall,
@@ -69,16 +70,21 @@ def with_state(
         )
     if not isinstance(session, AgentSession) and not callable(session):
         raise SessionError(f"session: an AgentSession or a callable that returns one, not {type(session).__name__}")
-    taken: dict[str, Any] = {
-        name: getattr(model, name)
-        for name in ("callbacks", "tags", "metadata", "verbose", "profile", "rate_limiter", "output_version")
-    }
+    same = (
+        "callbacks",
+        "tags",
+        "metadata",
+        "verbose",
+        "profile",
+        "rate_limiter",
+        "output_version",
+        "disable_streaming",
+    )
+    taken: dict[str, Any] = {name: getattr(model, name) for name in same}
     if getattr(model, "streaming", False):
         taken["streaming"] = True
     taken.update(markers=markers, marker_ttl=marker_ttl, cache_key=cache_key)
-    return StatefulChatModel(
-        inner=model, session=session, disable_streaming=model.disable_streaming, cache=False, **taken
-    )
+    return StatefulChatModel(inner=model, session=session, cache=False, **taken)
 
 
 class StatefulChatModel(BaseChatModel):
@@ -281,21 +287,11 @@ class StatefulChatModel(BaseChatModel):
         self, tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool], **kwargs: Any
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """Bind tools as the inner model does."""
-        return self._rebound(self.inner.bind_tools(tools, **kwargs))
+        return rebound(self.inner.bind_tools(tools, **kwargs), self._wrapped)
 
     def with_structured_output(self, schema: dict[str, Any] | type, **kwargs: Any) -> Runnable[LanguageModelInput, Any]:
         """Bind a schema as the inner model does."""
-        return self._rebound(self.inner.with_structured_output(schema, **kwargs))
+        return rebound(self.inner.with_structured_output(schema, **kwargs), self._wrapped)
 
-    def _rebound(self, runnable: Runnable[Any, Any]) -> Runnable[Any, Any]:
-        if runnable is self.inner:
-            return self
-        if isinstance(runnable, BaseChatModel):
-            return self.model_copy(update={"inner": runnable})
-        if isinstance(runnable, RunnableBinding):
-            return runnable.model_copy(update={"bound": self._rebound(runnable.bound)})
-        if isinstance(runnable, RunnableSequence):
-            return RunnableSequence(*(self._rebound(step) for step in runnable.steps), name=runnable.name)
-        if isinstance(runnable, RunnableParallel):
-            return RunnableParallel({key: self._rebound(step) for key, step in runnable.steps__.items()})
-        return runnable
+    def _wrapped(self, model: BaseChatModel) -> BaseChatModel:
+        return self if model is self.inner else self.model_copy(update={"inner": model})
