@@ -7,7 +7,7 @@ from typing import cast
 
 from ._stored import SessionRecord, SessionStore, StoredSession, decode_record, encode_record
 from .cost import Cost, total_cost
-from .errors import ConflictError, LedgerError, PriceError, StoreError
+from .errors import ConflictError, LedgerError, PkvError, PriceError, StoreError
 from .ledger import Ledger
 from .messages import Message
 from .notices import Notice
@@ -33,6 +33,7 @@ class Saved:
         self.turns: int = 0
         self._extra: Mapping[str, object] = {}
         self._version = 0
+        self._unsure = ""  # a plan whose saving failed, which may have been saved all the same
 
     def reload(self) -> None:
         """Take over what the store has; without a store, what is in memory is all there is.
@@ -47,6 +48,9 @@ class Saved:
         """Take over what another process recorded since; what cannot be read is a notice, and memory goes on."""
         try:
             stored = self._load()
+            if stored is None and self._version:
+                self._take(None)
+                return [_DELETED]
             if stored is not None and stored.version != self._version:
                 self._take(stored)
         except (StoreError, LedgerError) as error:
@@ -78,10 +82,27 @@ class Saved:
             self._try(plan, usage, cost, answer)
         except ConflictError:
             self.reload()
+            if self._unsure == plan.id and self.ledger is not None and self.ledger.last == plan.id:
+                return  # an earlier attempt was saved after all, though the store said otherwise
             again = plan_anew(plan)
             if again is None:
                 raise
             self._try(again, usage, cost, answer)
+
+    def degrade(self, plan: TurnPlan, usage: Usage, cost: Cost, answer: Message | None, error: PkvError) -> Notice:
+        """Go on in memory where the store failed; count the call alone where another turn was recorded.
+
+        Returns:
+            The notice: `store_failed`, or `commit_conflict`, and then the plan is not recorded.
+        """
+        if not isinstance(error, ConflictError):
+            try:
+                self.apply(plan, usage, cost, answer)
+                return Notice("store_failed", mend="save again with the next turn", message=str(error))
+            except ConflictError:
+                pass  # the store had another turn by then
+        self.count(usage, cost)  # the call was made, whoever won
+        return Notice("commit_conflict", cost="the changes are told again", message=str(error))
 
     def apply(self, plan: TurnPlan, usage: Usage, cost: Cost, answer: Message | None) -> None:
         """Record a plan in memory alone."""
@@ -102,7 +123,8 @@ class Saved:
             StoreError: It could not be saved; nothing was forgotten.
         """
         before = self.ledger
-        self.ledger = None
+        # What an endpoint refuses is no part of the conversation.
+        self.ledger = Ledger(refused=before.refused) if before is not None and before.refused else None
         try:
             self._save()
         except (ConflictError, StoreError):
@@ -114,8 +136,10 @@ class Saved:
         try:
             self.apply(plan, usage, cost, answer)
             self._save()
-        except (ConflictError, StoreError):
+        except (ConflictError, StoreError) as error:
             self.ledger, self.usage, self.cost, self.turns = before
+            if isinstance(error, StoreError):
+                self._unsure = plan.id
             raise
 
     def _take(self, stored: StoredSession | None) -> None:
@@ -148,6 +172,13 @@ class Saved:
             raise
         except Exception as error:  # and the answer must not be lost for it
             raise StoreError(f"the store raised {type(error).__name__}; nothing was saved") from error
+
+
+_DELETED = Notice(
+    "session_deleted",
+    cost="the head is rendered anew and the whole conversation is read again",
+    message="the session was deleted in the store",
+)
 
 
 def _cost_in(extra: Mapping[str, object]) -> Cost | None:

@@ -32,7 +32,7 @@ def check_tag(tag: str) -> str:
     Raises:
         SessionError: It is not four characters of lower-case base32.
     """
-    if not _TAG.fullmatch(tag):
+    if not isinstance(tag, str) or not _TAG.fullmatch(tag):  # pyright: ignore[reportUnnecessaryIsInstance] (untyped)
         raise SessionError(f"tag {tag!r} is not four characters of [a-z2-7]; leave it out to get a random one")
     return tag
 

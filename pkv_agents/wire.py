@@ -33,7 +33,7 @@ def wire(plan: TurnPlan, messages: Sequence[Message]) -> tuple[Message, ...]:
     Raises:
         SessionError: The messages are not those of the plan.
     """
-    if plan.insertions and plan.insertions[-1].after > len(messages):
+    if plan.count != len(messages):
         raise SessionError("these are not the messages that the plan was made for; plan and wire the same list")
     out = [Message("system", plan.system)]
     at, tidy = plan.leading, plan.profile.sorts_arguments
