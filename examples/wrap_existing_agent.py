@@ -83,7 +83,9 @@ def make_agent(model: BaseChatModel, on_call: Any = None) -> Any:
         model,
         [cancel_order],
         context_schema=User,
-        middleware=[StateMiddleware(Customer, instructions=POLICY, state=record_of, on_call=on_call)],  # + was: a prompt
+        middleware=[
+            StateMiddleware(Customer, instructions=POLICY, state=record_of, on_call=on_call)
+        ],  # + was: a prompt
         checkpointer=InMemorySaver(),
     )
 

@@ -178,3 +178,13 @@ def _tool_spec(tool: Mapping[str, Any]) -> ToolSpec:
     inner = cast("Mapping[str, Any]", tool.get("function", tool))
     name = str(inner.get("name") or inner.get("type") or "tool")
     return ToolSpec(name, str(inner.get("description", "")), cast("dict[str, object]", inner.get("parameters") or {}))
+
+
+def bare(tools: object) -> object:
+    """Bound tools without cache markers."""
+    if isinstance(tools, list):
+        return [bare(tool) for tool in cast("list[object]", tools)]
+    if isinstance(tools, Mapping):
+        record = cast("Mapping[str, object]", tools)
+        return {key: value for key, value in record.items() if key not in ("cache_control", "cachePoint")}
+    return tools

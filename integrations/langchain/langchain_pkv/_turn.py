@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +11,7 @@ from langchain.agents.middleware import ModelRequest
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 
-from langchain_pkv._caching import CacheWishes, Outgoing, outgoing
+from langchain_pkv._caching import CacheWishes, Outgoing, bare, outgoing
 from langchain_pkv._ledger import LedgerRecord
 from pkv_agents import Notice, TurnPlan, Usage
 
@@ -49,6 +51,14 @@ class LastStep:
         self.sent = outgoing(messages, options, self._model, self._plan, self._wishes)
         return self.sent.messages, self.sent.options
 
+    @property
+    def tools(self) -> str:
+        """What names the tools that were sent, and whose cache they stand in; empty while nothing was."""
+        if self.sent is None:
+            return ""
+        data = json.dumps(bare(self.sent.options.get("tools") or []), default=str)
+        return f"{self._plan.sent.model}/{hashlib.sha256(data.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
@@ -64,6 +74,20 @@ def cause(plan: TurnPlan, notice: Notice) -> str:
     """A notice is reported once for each cause: its code and path in one epoch, or on one request."""
     occasion = plan.sent.end.hash if notice.is_event else plan.epoch.number
     return f"{occasion}/{notice.code}/{notice.path}"
+
+
+def tools_notice(before: str, now: str) -> Notice | None:
+    """The notice for tools that are not those of the latest request to the same model; None when they are."""
+    same_model = bool(before and now) and before.rpartition("/")[0] == now.rpartition("/")[0]
+    if not same_model or before == now:
+        return None
+    return Notice(
+        code="tools_changed",
+        path="tools",
+        cost="the tools stand before everything, so nothing of the request was served from the cache",
+        mend="send the same tools in the same order on every call; a middleware that selects tools changes them",
+        message="the tools are not those of the latest request",
+    )
 
 
 NO_LEDGER = Notice(

@@ -30,7 +30,7 @@ from langchain_pkv._outgoing import with_last_step
 from langchain_pkv._profiles import model_name, model_profile, refuses_late_system
 from langchain_pkv._sent import NOT_SENT, SentMessages, was_sent, watched
 from langchain_pkv._state import graph_state, read_state
-from langchain_pkv._turn import NO_LEDGER, LastStep, ModelCall, Turn, cause
+from langchain_pkv._turn import NO_LEDGER, LastStep, ModelCall, Turn, cause, tools_notice
 from langchain_pkv._usage import usage_of
 from langchain_pkv.stateful import StatefulChatModel
 from pkv_agents import (
@@ -212,14 +212,17 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
             return ExtendedModelResponse(model_response=response)
         usage = usage_of(response.result)
         old, left = turn.record, turn.last_step.sent
-        notices = (*turn.plan.notices, *(left.notices if left else ()))
-        self._report_new(turn.plan, notices[len(turn.plan.notices) :], old)
+        moved = tools_notice(old.tools if old else "", turn.last_step.tools)
+        found = (*(left.notices if left else ()), *((moved,) if moved else ()))
+        notices = (*turn.plan.notices, *found)
+        self._report_new(turn.plan, found, old)
         total = old.usage + usage if old and usage else usage or (old.usage if old else Usage())
         answer = next((message for message in response.result if isinstance(message, AIMessage)), None)
         ledger = commit(old.ledger if old else None, turn.plan, answer=to_core([answer])[0] if answer else None)
         causes = (cause(turn.plan, notice) for notice in notices)
         told = tuple(dict.fromkeys((*(old.told if old else ()), *causes)))
-        record = LedgerRecord(ledger, total, (old.calls if old else 0) + 1, told)
+        tools = turn.last_step.tools or (old.tools if old else "")
+        record = LedgerRecord(ledger, total, (old.calls if old else 0) + 1, told, tools=tools)
         if self._on_call is not None:
             own = turn.request.system_message
             messages = left.messages if left else (*([own] if own else []), *turn.request.messages)
