@@ -37,11 +37,15 @@ POLICY = "You are the support agent of a shop. Only orders that are still in the
 
 
 class Order(BaseModel):
+    """An order, as the warehouse sees it."""
+
     item: str
     status: str = "in the warehouse"
 
 
 class Customer(TrackedState):  # + was: BaseModel
+    """A customer's record."""
+
     name: str
     orders: dict[str, Order]
 
@@ -83,9 +87,7 @@ def make_agent(model: BaseChatModel, on_call: Any = None) -> Any:
         model,
         [cancel_order],
         context_schema=User,
-        middleware=[
-            StateMiddleware(Customer, instructions=POLICY, state=record_of, on_call=on_call)
-        ],  # + was: a prompt
+        middleware=[StateMiddleware(Customer, instructions=POLICY, state=record_of, on_call=on_call)],  # +
         checkpointer=InMemorySaver(),
     )
 

@@ -65,6 +65,7 @@ class Turn:
     """A model call that was planned and not made yet."""
 
     plan: TurnPlan
+    notices: tuple[Notice, ...]
     record: LedgerRecord | None
     request: ModelRequest[Any]
     last_step: LastStep
@@ -89,6 +90,14 @@ def tools_notice(before: str, now: str) -> Notice | None:
         message="the tools are not those of the latest request",
     )
 
+
+STATE_IGNORED = Notice(
+    code="state_ignored",
+    path="pkv_state",
+    cost="what was given there is not the state, and the model is not told of it",
+    mend="change the state where state= reads it, or leave state= out to keep it in the graph",
+    message="pkv_state was given to an agent whose state belongs to the application",
+)
 
 NO_LEDGER = Notice(
     code="ledger_missing",

@@ -24,13 +24,13 @@ from langgraph.types import Command
 
 from langchain_pkv._caching import CacheWishes
 from langchain_pkv._guard import checked_result
-from langchain_pkv._ledger import LEDGER_CHANNEL, LedgerRecord, pack, unpack
+from langchain_pkv._ledger import LEDGER_CHANNEL, STATE_CHANNEL, LedgerRecord, pack, unpack
 from langchain_pkv._messages import head, head_text, join_instructions, place, to_core
 from langchain_pkv._outgoing import with_last_step
 from langchain_pkv._profiles import model_name, model_profile, refuses_late_system
 from langchain_pkv._sent import NOT_SENT, SentMessages, was_sent, watched
 from langchain_pkv._state import graph_state, read_state
-from langchain_pkv._turn import NO_LEDGER, LastStep, ModelCall, Turn, cause, tools_notice
+from langchain_pkv._turn import NO_LEDGER, STATE_IGNORED, LastStep, ModelCall, Turn, cause, tools_notice
 from langchain_pkv._usage import usage_of
 from langchain_pkv.stateful import StatefulChatModel
 from pkv_agents import (
@@ -195,7 +195,9 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
             clock=datetime.now(UTC),
             model=model_name(request.model),
         )
-        self._report_new(turn_plan, turn_plan.notices, record)
+        ignored = self._source is not None and bool(values.get(STATE_CHANNEL))
+        notices = (*turn_plan.notices, *((STATE_IGNORED,) if ignored else ()))
+        self._report_new(turn_plan, notices, record)
         leading = cast("list[Any]", messages[: turn_plan.leading])
         tenant = self._tenant(request.runtime) if callable(self._tenant) else self._tenant
         last_step = LastStep(turn_plan, request.model, replace(self._wishes, tenant=tenant))
@@ -204,7 +206,7 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
             system_message=head(turn_plan, [*own, *leading], "" if own else self._instructions),
             messages=cast("list[Any]", place(turn_plan, messages, core)),
         )
-        return Turn(turn_plan, record, sent, last_step)
+        return Turn(turn_plan, notices, record, sent, last_step)
 
     def _finish(self, turn: Turn, response: ModelResponse[Any], sent: SentMessages) -> ExtendedModelResponse[Any]:
         if not was_sent(turn.plan, sent):
@@ -214,7 +216,7 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
         old, left = turn.record, turn.last_step.sent
         moved = tools_notice(old.tools if old else "", turn.last_step.tools)
         found = (*(left.notices if left else ()), *((moved,) if moved else ()))
-        notices = (*turn.plan.notices, *found)
+        notices = (*turn.notices, *found)
         self._report_new(turn.plan, found, old)
         total = old.usage + usage if old and usage else usage or (old.usage if old else Usage())
         answer = next((message for message in response.result if isinstance(message, AIMessage)), None)
