@@ -100,8 +100,7 @@ def _converse_answer(body: dict[str, Any], step: Any) -> dict[str, Any]:
 def bedrock_model(name: str, script: Sequence[Any] = ()) -> tuple[Any, Provider]:
     """A `ChatBedrockConverse` whose client never sends: what botocore would have sent is answered here."""
     aws = pytest.importorskip("langchain_aws")
-    from botocore.awsrequest import AWSResponse
-
+    awsrequest = pytest.importorskip("botocore.awsrequest")
     provider = Provider(_converse_answer, list(script))
     model = aws.ChatBedrockConverse(
         model=name,
@@ -118,7 +117,7 @@ def bedrock_model(name: str, script: Sequence[Any] = ()) -> tuple[Any, Provider]
                 yield self.read()
 
         headers = {"content-type": "application/json"}
-        return AWSResponse(request.url, status, headers, Raw(json.dumps(answer).encode()))
+        return awsrequest.AWSResponse(request.url, status, headers, Raw(json.dumps(answer).encode()))
 
     model.client.meta.events.register("before-send.bedrock-runtime.Converse", before_send)
     return model, provider

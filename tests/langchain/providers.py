@@ -179,7 +179,7 @@ def marked(data: Any, path: str = "") -> dict[str, Any]:
 def wire_prefix(body: dict[str, Any]) -> list[str]:
     """A payload as the sequence that a prefix cache sees: head first, each message one item, markers left out."""
     head = json.dumps(bare(body.get("system", "")), sort_keys=True)
-    messages = body.get("messages", body.get("input", body.get("contents")))
+    messages = cast("list[Any]", body.get("messages", body.get("input", body.get("contents"))))
     return [head, *(json.dumps(bare(message), sort_keys=True) for message in messages)]
 
 

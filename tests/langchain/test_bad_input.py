@@ -94,7 +94,8 @@ class Forgetful(InMemorySaver):
     def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
         kept = {name: value for name, value in new_versions.items() if not name.startswith("pkv_")}
         values = {name: it for name, it in checkpoint["channel_values"].items() if not name.startswith("pkv_")}
-        return super().put(config, {**checkpoint, "channel_values": values}, metadata, kept)
+        less: Any = {**checkpoint, "channel_values": values}
+        return super().put(config, less, metadata, kept)
 
 
 def test_a_checkpointer_that_drops_our_channels() -> None:
@@ -108,7 +109,7 @@ def test_a_checkpointer_that_drops_our_channels() -> None:
 
 def test_no_checkpointer() -> None:
     model, notices = Scripted(), list[Notice]()
-    agent = create_agent(model, [], middleware=[StateMiddleware(Shop, tag=TAG, on_notice=notices.append)])
+    agent: Any = create_agent(model, [], middleware=[StateMiddleware(Shop, tag=TAG, on_notice=notices.append)])
     history: list[Any] = [HumanMessage("a"), AIMessage("b"), HumanMessage("c")]
     agent.invoke({"messages": history, "pkv_state": a_shop(mode="auto")})
     assert [notice.code for notice in notices] == ["ledger_missing"] and 'mode: "auto"' in model.requests[0][0].text

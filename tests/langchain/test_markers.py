@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from langchain.agents import create_agent
@@ -234,8 +234,11 @@ class TestKeys:
         return talk.say("one").get("prompt_cache_key")
 
     def test_one_for_a_tenants_agent(self) -> None:
+        def tenant(_: Any) -> str:
+            return "acme"
+
         one, other = self.key(cache_key="acme"), self.key(cache_key="umbrella")
-        assert one == self.key(cache_key="acme") == self.key(cache_key=lambda runtime: "acme") != other
+        assert one == self.key(cache_key="acme") == self.key(cache_key=tenant) != other
         assert "acme" not in one and len(one) <= 40
         assert self.key(cache_key="acme", instructions="Be kind.") != one
         assert self.key() is None and self.key(CLAUDE, cache_key="acme") is None
@@ -273,6 +276,6 @@ def test_whoever_looks_at_the_model_sees_its_class() -> None:
 
     model, provider = anthropic_model(CLAUDE)
     Conversation((model, provider), middleware=[None, Looks()]).say("one")
-    twin = cast("Any", seen[0])
+    twin = seen[0]
     assert type(twin) is type(model) and twin is not model and repr(twin) == repr(model)
     assert twin.model_dump() == model.model_dump()

@@ -146,12 +146,14 @@ def _as_asked(profile: Profile, options: Mapping[str, Any], model: object) -> Pr
 
 def _on_tools(tools: object) -> tuple[Ttl, ...]:
     """The lifetimes of the markers on the tools, in order."""
-    found: list[Ttl] = []
-    for tool in cast("Sequence[Any]", tools) if isinstance(tools, list) else ():
-        record = cast("Mapping[str, Any]", tool) if isinstance(tool, Mapping) else {}
-        marker = record.get("cache_control") or record.get("cachePoint")
-        found += [_ttl(marker)] if marker else []
-    return tuple(found)
+    markers = (tool.get("cache_control") or tool.get("cachePoint") for tool in _records(tools))
+    return tuple(_ttl(marker) for marker in markers if marker)
+
+
+def _records(tools: object) -> list[Mapping[str, Any]]:
+    """Bound tools as records."""
+    found = cast("Sequence[object]", tools) if isinstance(tools, list) else ()
+    return [cast("Mapping[str, Any]", tool) for tool in found if isinstance(tool, Mapping)]
 
 
 def _ttl(marker: object) -> Ttl:
@@ -162,15 +164,14 @@ def _ttl(marker: object) -> Ttl:
 def _add_key(options: dict[str, Any], name: str, model: object, plan: TurnPlan, tenant: str) -> None:
     """Add the cache key, unless the application gave one."""
     shared = plan.system.removesuffix(plan.epoch.baseline_text)
-    tools = [_tool_spec(tool) for tool in options.get("tools") or () if isinstance(tool, Mapping)]
-    key = cache_key(tenant, shared, tools=tools)
+    key = cache_key(tenant, shared, tools=[_tool_spec(tool) for tool in _records(options.get("tools"))])
     own = cast("Mapping[str, Any]", getattr(model, "model_kwargs", None) or {})
     if name == "prompt_cache_key":
         if name not in own:
             options.setdefault(name, key)
     elif hasattr(model, "extra_body"):  # a parameter that OpenAI's client does not know
-        body = options.get("extra_body") or getattr(model, "extra_body", None) or {}
-        options["extra_body"] = {name: key, **body}
+        body: object = options.get("extra_body") or getattr(model, "extra_body", None) or {}
+        options["extra_body"] = {name: key, **cast("Mapping[str, Any]", body)}
 
 
 def _tool_spec(tool: Mapping[str, Any]) -> ToolSpec:
@@ -180,11 +181,7 @@ def _tool_spec(tool: Mapping[str, Any]) -> ToolSpec:
     return ToolSpec(name, str(inner.get("description", "")), cast("dict[str, object]", inner.get("parameters") or {}))
 
 
-def bare(tools: object) -> object:
-    """Bound tools without cache markers."""
-    if isinstance(tools, list):
-        return [bare(tool) for tool in cast("list[object]", tools)]
-    if isinstance(tools, Mapping):
-        record = cast("Mapping[str, object]", tools)
-        return {key: value for key, value in record.items() if key not in ("cache_control", "cachePoint")}
-    return tools
+def bare(tools: object) -> list[dict[str, Any]]:
+    """Bound tools as records without cache markers."""
+    markers = ("cache_control", "cachePoint")
+    return [{key: value for key, value in tool.items() if key not in markers} for tool in _records(tools)]

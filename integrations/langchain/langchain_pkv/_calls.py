@@ -28,7 +28,7 @@ def session_for(source: SessionSource, config: RunnableConfig) -> AgentSession[A
         MissingSessionKeyError: The resolver found none.
     """
     if isinstance(source, AgentSession):
-        return source
+        return cast("AgentSession[Any]", source)
     try:
         session = source(config)
     except MissingSessionKeyError:

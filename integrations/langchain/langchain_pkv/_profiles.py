@@ -48,7 +48,8 @@ def model_profile(model: BaseChatModel) -> tuple[Profile, tuple[Notice, ...]]:
             provider = f"{provider}_responses"
             overrides = {"holds_history": True} if getattr(model, "use_previous_response_id", False) is True else {}
     if provider == "amazon_bedrock" and getattr(model, "beta_use_converse_api", True) is False:
-        provider, overrides = "bedrock_messages", {"carrier": "user_suffix"}  # ChatBedrock as it was before Converse
+        provider = "bedrock_messages"  # ChatBedrock as it was before Converse
+        overrides["carrier"] = "user_suffix"
     profile, notices = profile_for(provider, name, overrides=overrides)
     if profile.system_slot == "before_assistant":
         profile = _as_its_class_allows(model, profile)

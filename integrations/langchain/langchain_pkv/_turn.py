@@ -56,7 +56,7 @@ class LastStep:
         """What names the tools that were sent, and whose cache they stand in; empty while nothing was."""
         if self.sent is None:
             return ""
-        data = json.dumps(bare(self.sent.options.get("tools") or []), default=str)
+        data = json.dumps(bare(self.sent.options.get("tools")), default=str)
         return f"{self._plan.sent.model}/{hashlib.sha256(data.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
