@@ -96,16 +96,18 @@ def locate(ledger: Ledger, history: History) -> Place:
     reached = {sent.epoch: sent.end.after for sent in sorted(ledger.sent, key=_end) if history.has(sent.end)}
     found = max(matching, key=lambda epoch: (max(epoch.start.after, reached.get(epoch.number, 0)), epoch.number))
     kept = found if found.first is not None or first is None else replace(found, first=first)
+    before = tuple(sent for sent in ledger.sent if sent.epoch == found.number and history.has(sent.end))
     asked = _asked(ledger)
     here = [
         erratum
         for erratum in found.errata
-        if history.has(erratum.anchor) and not _of_another_answer(erratum, asked.get(erratum.anchor, ()), history)
+        if history.has(erratum.anchor)
+        and not _came_later(erratum, before)
+        and not _of_another_answer(erratum, asked.get(erratum.anchor, ()), history)
     ]
     here.sort(key=lambda erratum: erratum.anchor.after)
     lost = tuple(erratum for erratum in found.errata if erratum not in here) if len(here) < len(found.errata) else ()
     goes_on = bool(ledger.sent) and history.has(ledger.sent[-1].end)
-    before = tuple(sent for sent in ledger.sent if sent.epoch == found.number and history.has(sent.end))
     is_other = found.number != current.number
     kind: Kind = "forked" if lost or is_other else "same"
     place = Place(replace(kept, errata=tuple(here)), kept, lost, kind, before, is_news=is_other or not goes_on)
@@ -141,6 +143,12 @@ def _asked(ledger: Ledger) -> dict[Anchor, list[Sent]]:
         if sent.answer:
             asked.setdefault(sent.end, []).append(sent)
     return asked
+
+
+def _came_later(erratum: Erratum, before: Sequence[Sent]) -> bool:
+    """Whether this history had gone on beyond an erratum's place before it was told there, for another answer."""
+    beyond = (sent.revision for sent in before if sent.end.after > erratum.anchor.after)
+    return min(beyond, default=erratum.revision) < erratum.revision
 
 
 def _of_another_answer(erratum: Erratum, asked: Sequence[Sent], history: History) -> bool:

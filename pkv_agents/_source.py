@@ -8,6 +8,7 @@ from typing import Generic, TypeVar, cast
 
 from .errors import SchemaError, SessionError
 from .patch import apply_patch
+from .paths import canonical_path
 from .state import TrackedState
 
 StateT = TypeVar("StateT", bound=TrackedState)
@@ -54,7 +55,7 @@ class StateSource(Generic[StateT]):
             self._owned = made
         else:
             _become(self._owned, made)  # the caller may hold the instance, and goes on assigning to it
-        self.confirmed.update(dict.fromkeys(patch, now))
+        self.confirmed.update(dict.fromkeys(map(canonical_path, patch), now))
         return self._owned
 
 

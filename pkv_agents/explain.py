@@ -14,7 +14,7 @@ from .notices import Notice
 from .predict import Prediction, predict
 from .tokens import estimate_tokens
 from .turnplan import TurnPlan
-from .wire import wire
+from .wire import marked_wire
 
 MAX_LINES = 8
 
@@ -186,12 +186,9 @@ def transcript(plan: TurnPlan, messages: Sequence[Message]) -> str:
     Returns:
         One paragraph a message, headed by its role; a marker before each one that carries an erratum.
     """
-    blocks = {insertion.text: insertion.is_new for insertion in plan.insertions}
     lines: list[str] = []
-    for message in wire(plan, messages):
-        marks = [
-            "new erratum" if is_new else "replayed erratum" for text, is_new in blocks.items() if text in message.text
-        ]
+    for message, errata in marked_wire(plan, messages):
+        marks = ["new erratum" if erratum.is_new else "replayed erratum" for erratum in errata]
         title = ", ".join([message.role, *marks])
         calls = [f"-> {call.name}({dict(call.arguments)})" for call in message.tool_calls]
         body = message.content if isinstance(message.content, str) else message.text
