@@ -266,16 +266,23 @@ def test_the_model_is_left_alone() -> None:
     assert marked(provider.bodies[-1]) == {} and not {"_generate", "_stream"} & vars(model).keys()
 
 
+class Looks(AnthropicPromptCachingMiddleware):
+    """Behind ours: looks at the model and passes on another copy of it."""
+
+    seen: Any = None
+
+    def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+        self.seen = request.model
+        return handler(request.override(model=request.model.model_copy(update={"max_tokens": 77})))
+
+
 def test_whoever_looks_at_the_model_sees_its_class() -> None:
-    seen: list[Any] = []
-
-    class Looks(AnthropicPromptCachingMiddleware):
-        def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
-            seen.append(request.model)
-            return handler(request)
-
     model, provider = anthropic_model(CLAUDE)
-    Conversation((model, provider), middleware=[None, Looks()]).say("one")
-    twin = seen[0]
-    assert type(twin) is type(model) and twin is not model and repr(twin) == repr(model)
-    assert twin.model_dump() == model.model_dump()
+    looks = Looks()
+    talk = Conversation((model, provider), middleware=[None, looks])
+    talk.say("one")
+    body = talk.say("two", pkv_state={"mode": "auto"})
+    twin = looks.seen
+    assert isinstance(twin, type(model)) and twin is not model and repr(twin) == repr(model)
+    assert twin.model_dump() == model.model_dump() and twin.lc_id() == model.lc_id()
+    assert body["max_tokens"] == 77 and len(marked(body)) == 3, "a copy of the copy is both: changed, and marked"
