@@ -89,29 +89,43 @@ def locate(ledger: Ledger, history: History) -> Place:
     matching = [
         epoch
         for epoch in ledger.epochs
-        if history.has(epoch.start) and (epoch.first is None or first is None or epoch.first == first)
+        if history.has(epoch.start)
+        and (epoch.first is None or first is None or epoch.first == first)
+        and _is_continued(epoch, ledger, history)
     ]
     if not matching:
         return _moved(ledger, history)
     reached = {sent.epoch: sent.end.after for sent in sorted(ledger.sent, key=_end) if history.has(sent.end)}
     found = max(matching, key=lambda epoch: (max(epoch.start.after, reached.get(epoch.number, 0)), epoch.number))
     kept = found if found.first is not None or first is None else replace(found, first=first)
+    before = tuple(sent for sent in ledger.sent if sent.epoch == found.number and history.has(sent.end))
     asked = _asked(ledger)
     here = [
         erratum
         for erratum in found.errata
-        if history.has(erratum.anchor) and not _of_another_answer(erratum, asked.get(erratum.anchor, ()), history)
+        if history.has(erratum.anchor)
+        and not _came_later(erratum, before)
+        and not _of_another_answer(erratum, asked.get(erratum.anchor, ()), history)
     ]
     here.sort(key=lambda erratum: erratum.anchor.after)
     lost = tuple(erratum for erratum in found.errata if erratum not in here) if len(here) < len(found.errata) else ()
     goes_on = bool(ledger.sent) and history.has(ledger.sent[-1].end)
-    before = tuple(sent for sent in ledger.sent if sent.epoch == found.number and history.has(sent.end))
     is_other = found.number != current.number
     kind: Kind = "forked" if lost or is_other else "same"
     place = Place(replace(kept, errata=tuple(here)), kept, lost, kind, before, is_news=is_other or not goes_on)
-    if kind == "same" and not goes_on and _skips_an_answer(ledger, history, place.latest()):
-        return replace(place, kind="edited", keeps=False)
+    if not goes_on and _skips_an_answer(ledger, history, place.latest()):
+        last = place.latest()
+        if lost and (last is None or 2 * last.end.after < len(history.messages)):
+            return _moved(ledger, history)  # next to nothing of the old history is left, by chance or at its front
+        return replace(place, kind="edited" if kind == "same" else kind, keeps=False)
     return place
+
+
+def _is_continued(epoch: Epoch, ledger: Ledger, history: History) -> bool:
+    """Whether a request of the epoch is in this history, or none that was short enough to be; else the front moved."""
+    sent = [one for one in ledger.sent if one.epoch == epoch.number]
+    short = [one for one in sent if one.end.after <= len(history.messages)]
+    return not short or any(history.has(one.end) for one in short)
 
 
 def _end(sent: Sent) -> int:
@@ -141,6 +155,12 @@ def _asked(ledger: Ledger) -> dict[Anchor, list[Sent]]:
         if sent.answer:
             asked.setdefault(sent.end, []).append(sent)
     return asked
+
+
+def _came_later(erratum: Erratum, before: Sequence[Sent]) -> bool:
+    """Whether this history had gone on beyond an erratum's place before it was told there, for another answer."""
+    beyond = (sent.revision for sent in before if sent.end.after > erratum.anchor.after)
+    return min(beyond, default=erratum.revision) < erratum.revision
 
 
 def _of_another_answer(erratum: Erratum, asked: Sequence[Sent], history: History) -> bool:

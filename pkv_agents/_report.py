@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from decimal import Decimal
 from textwrap import wrap
 
+from ._usage_record import add_counts
 from .cost import Cost
 from .notices import Notice
 from .usage import Usage
@@ -59,7 +60,8 @@ class SessionReport:
         total_turns: How many there were.
         usage: The sum over all of them.
         notices: Each notice once.
-        cost: The sum over all of them; None where nobody asked, or where they were paid in several currencies.
+        cost: The sum over all of them (without a total where they were paid in several currencies); None where nobody
+            asked.
     """
 
     key: str
@@ -84,7 +86,8 @@ class SessionReport:
         """The totals, a table with a row a turn, the notices."""
         appended = sum(turn.appended_tokens for turn in self.turns)
         turns = "1 turn" if self.total_turns == 1 else f"{self.total_turns:,} turns"
-        lines = wrap(f"Session {self.key}: {turns}, about {appended:,} tokens of errata.", WIDTH)
+        latest = f" in the latest {len(self.turns)}" if len(self.turns) < self.total_turns else ""
+        lines = wrap(f"Session {self.key}: {turns}, about {appended:,} tokens of errata{latest}.", WIDTH)
         lines.append(_share_line(self.usage))
         if self.cost is not None:
             lines += _cost_lines(self.cost)
@@ -110,10 +113,12 @@ def _accounts(usage: Usage, cost: Cost | None) -> dict[str, object]:
 
 def _share_line(usage: Usage) -> str:
     share = usage.cached_share
-    if share is None or usage.input is None:
+    known = usage.cache_known_input
+    if share is None or known is None or usage.input is None:
         return "Cached share: not reported."
     counted = f", counted by {usage.estimated_by}" if usage.estimated_by else ""
-    return f"Cached share: {share:.1%} of {usage.input:,} input tokens{counted}."
+    rest = f"; not reported of {usage.input - known:,} more" if known < usage.input else ""
+    return f"Cached share: {share:.1%} of {known:,} input tokens{counted}{rest}."
 
 
 def _cost_lines(cost: Cost) -> list[str]:
@@ -136,7 +141,8 @@ def _row(turn: TurnRecord, priced: bool) -> str:
     what += f" [new epoch: {turn.rebased}]" if turn.rebased else ""
     usage = turn.usage
     share = "-" if usage.cached_share is None else f"{usage.cached_share:.1%}"
-    row = f"{turn.number:>4}  {turn.appended_tokens:>8}  {_shown(usage.cache_read):>9}  {_shown(usage.fresh):>9}  "
+    new = add_counts(usage.fresh, usage.cache_write_5m, usage.cache_write_1h)
+    row = f"{turn.number:>4}  {turn.appended_tokens:>8}  {_shown(usage.cache_read):>9}  {_shown(new):>9}  "
     row += f"{share:>6}  "
     if priced:
         total = None if turn.cost is None else turn.cost.total

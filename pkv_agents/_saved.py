@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import cast
+from typing import NamedTuple, cast
 
 from ._stored import SessionRecord, SessionStore, StoredSession, decode_record, encode_record
-from .cost import Cost, total_cost
+from .cost import Cost, add_cost
 from .errors import ConflictError, LedgerError, PkvError, PriceError, StoreError
 from .ledger import Ledger
 from .messages import Message
@@ -14,6 +14,17 @@ from .notices import Notice
 from .recording import commit
 from .turnplan import TurnPlan
 from .usage import Usage
+
+
+class _Count(NamedTuple):
+    """What calls that were made add to the account, and the record does not have yet."""
+
+    usage: Usage
+    cost: Cost
+    turns: int
+
+    def plus(self, other: _Count) -> _Count:
+        return _Count(self.usage + other.usage, add_cost(self.cost, other.cost), self.turns + other.turns)
 
 
 class Saved:
@@ -33,16 +44,19 @@ class Saved:
         self.turns: int = 0
         self._extra: Mapping[str, object] = {}
         self._version = 0
+        self._unsaved: _Count | None = None
         self._unsure = ""  # a plan whose saving failed, which may have been saved all the same
 
     def reload(self) -> None:
-        """Take over what the store has; without a store, what is in memory is all there is.
+        """Take over what the store has, where that is another version than the one that memory goes on from.
 
         Raises:
             LedgerError: The record is damaged or of a newer version; nothing was changed.
             StoreError: It cannot be read.
         """
-        self._take(self._load())
+        stored = self._load()
+        if (stored.version if stored is not None else 0) != self._version:
+            self._take(stored)
 
     def refresh(self) -> list[Notice]:
         """Take over what another process recorded since; what cannot be read is a notice, and memory goes on."""
@@ -84,6 +98,11 @@ class Saved:
             self.reload()
             if self._unsure == plan.id and self.ledger is not None and self.ledger.last == plan.id:
                 return  # an earlier attempt was saved after all, though the store said otherwise
+        else:
+            return
+        try:  # what told nothing new fits the other process's ledger as it is
+            self._try(plan, usage, cost, answer)
+        except ConflictError:
             again = plan_anew(plan)
             if again is None:
                 raise
@@ -107,13 +126,18 @@ class Saved:
     def apply(self, plan: TurnPlan, usage: Usage, cost: Cost, answer: Message | None) -> None:
         """Record a plan in memory alone."""
         self.ledger = commit(self.ledger, plan, answer=answer)
-        self.turns += 1
-        self.count(usage, cost)
+        self._add(_Count(usage, cost, 1))
 
     def count(self, usage: Usage, cost: Cost) -> None:
-        """Count what a call used and cost, whatever became of its plan."""
-        self.usage = self.usage + usage
-        self.cost = cost if self.cost is None else total_cost((self.cost, cost))
+        """Count what a call used and cost, whatever became of its plan; saved with the next turn."""
+        self._add(_Count(usage, cost, 0))
+
+    def _add(self, count: _Count, *, is_new: bool = True) -> None:
+        self.usage = self.usage + count.usage
+        self.cost = add_cost(self.cost, count.cost)
+        self.turns += count.turns
+        if is_new and self.store is not None:
+            self._unsaved = count if self._unsaved is None else self._unsaved.plus(count)
 
     def reset(self) -> None:
         """Forget what was told; the account stays.
@@ -132,12 +156,12 @@ class Saved:
             raise
 
     def _try(self, plan: TurnPlan, usage: Usage, cost: Cost, answer: Message | None) -> None:
-        before = (self.ledger, self.usage, self.cost, self.turns)
+        before = (self.ledger, self.usage, self.cost, self.turns, self._unsaved)
         try:
             self.apply(plan, usage, cost, answer)
             self._save()
         except (ConflictError, StoreError) as error:
-            self.ledger, self.usage, self.cost, self.turns = before
+            self.ledger, self.usage, self.cost, self.turns, self._unsaved = before
             if isinstance(error, StoreError):
                 self._unsure = plan.id
             raise
@@ -148,6 +172,8 @@ class Saved:
             self.ledger, self.usage, self.turns, self._extra = record.ledger, record.usage, record.turns, record.extra
             self.cost = _cost_in(record.extra)
             self._version = stored.version
+            if self._unsaved is not None:
+                self._add(self._unsaved, is_new=False)
         elif self.store is not None:
             self.ledger, self._extra, self._version = None, {}, 0
 
@@ -158,8 +184,8 @@ class Saved:
             return self.store.load(self.key)
         except (StoreError, LedgerError):
             raise
-        except Exception as error:  # a store of the user's may raise anything
-            raise StoreError(f"the store raised {type(error).__name__}; nothing was read") from error
+        except Exception as error:  # noqa: BLE001 (a store of the user's may raise anything, and say anything in it)
+            raise StoreError(f"the store raised {type(error).__name__}; nothing was read") from None
 
     def _save(self) -> None:
         if self.store is None:
@@ -168,10 +194,11 @@ class Saved:
         data = encode_record(SessionRecord(self.ledger, self.usage, self.turns, extra))
         try:
             self._version = self.store.save(self.key, data, expected_version=self._version)
+            self._unsaved = None
         except (ConflictError, StoreError):
             raise
-        except Exception as error:  # and the answer must not be lost for it
-            raise StoreError(f"the store raised {type(error).__name__}; nothing was saved") from error
+        except Exception as error:  # noqa: BLE001 (and the answer must not be lost for it)
+            raise StoreError(f"the store raised {type(error).__name__}; nothing was saved") from None
 
 
 _DELETED = Notice(
