@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 
@@ -67,6 +67,8 @@ def edit(
     """
     span = segment.field(path)
     model.check(segment)
+    if mode not in get_args(EditMode):
+        raise SegmentError(f"mode must be one of {', '.join(get_args(EditMode))}")
     if not ids:
         raise SegmentError(f"the new value of {path!r} has no token: say that it is gone in words")
     if mode in {"erratum", "field_erratum"} and not erratum:
@@ -80,12 +82,12 @@ def edit(
     if mode == "full":
         return _full(model, segment, span, ids)
     # The last of the tokens that will be there, so that a value that has grown too long is refused before any work.
-    model.check_ids([*ids, *erratum], segment.stop - (span.stop - span.start))
+    behind = erratum if mode == "field_erratum" else ()
+    model.check_ids([*ids, *behind], segment.stop - (span.stop - span.start))
     chosen = _most_attended(model, segment, span, query, keep) if mode == "selective" else []
     fresh = [slot + len(ids) - (span.stop - span.start) for slot in chosen]
     changed = _replaced(segment, span, ids, fresh)
     field = range(span.start, span.start + len(ids))
-    behind = erratum if mode == "field_erratum" else ()
     return model.recompute(changed, [*field, *fresh], behind, origin=changed.origin)
 
 

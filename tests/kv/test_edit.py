@@ -261,6 +261,7 @@ def test_a_field_inside_a_splice_is_edited_there() -> None:
         ({"path": "unknown", "mode": "in_place"}, "no field 'unknown'"),
         ({"ids": [], "mode": "in_place"}, "has no token"),
         ({"ids": [64], "mode": "in_place"}, "0 to 63"),
+        ({"mode": "inplace"}, "must be one of stale, in_place"),
         ({"mode": "erratum"}, "needs the erratum"),
         ({"mode": "field_erratum"}, "needs the erratum"),
         ({"mode": "selective"}, "needs a query"),
