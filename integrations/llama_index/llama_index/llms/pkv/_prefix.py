@@ -1,0 +1,94 @@
+"""What breaks a prompt's prefix in LlamaIndex, and the way that keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from llama_index.core.base.llms.types import ChatMessage, MessageRole
+from llama_index.core.memory import BaseMemory, Memory
+from llama_index.core.workflow import Context
+from llama_index.core.workflow.errors import WorkflowRuntimeError
+
+from llama_index.llms.pkv.memory import StateMemory
+from pkv_agents import Notice
+
+_SYSTEM = frozenset({MessageRole.SYSTEM, MessageRole.DEVELOPER})
+
+
+def step_context() -> Context[Any] | None:
+    """The context of the workflow step that runs now, or None outside of one."""
+    try:
+        return cast("Context[Any]", Context.get_step_context())
+    except WorkflowRuntimeError:
+        return None
+
+
+async def workflow_notices(ctx: Context[Any], messages: Sequence[ChatMessage]) -> list[Notice]:
+    """What in a workflow's context changes messages that were sent before.
+
+    Args:
+        ctx: The context of the running step.
+        messages: The messages that its agent sends.
+    """
+    notices: list[Notice] = []
+    if await ctx.store.get("state", default=None):
+        notices.append(STATE_PROMPT)
+    memory = cast("object", await ctx.store.get("memory", default=None))
+    if isinstance(memory, Memory) and memory.memory_blocks:
+        notices.append(_memory_blocks(memory))
+    elif isinstance(memory, BaseMemory) and not isinstance(memory, StateMemory):
+        first = next(iter(await memory.aget_all()), None)
+        if first is not None and not any(_same(first, message) for message in messages):
+            notices.append(_trims(memory))
+    return notices
+
+
+def late_system(messages: Sequence[ChatMessage]) -> Notice | None:
+    """What to say where the application's own late system message is moved into the head by the provider's package."""
+    leading = next((at for at, message in enumerate(messages) if message.role not in _SYSTEM), len(messages))
+    if any(message.role in _SYSTEM for message in messages[leading:]):
+        return _LATE_SYSTEM
+    return None
+
+
+def _same(one: ChatMessage, two: ChatMessage) -> bool:
+    return one is two or (one.role == two.role and one.content == two.content)
+
+
+STATE_PROMPT = Notice(
+    "state_prompt",
+    path="initial_state",
+    cost="each run's user message is sent with the state around it and then remembered without: everything from the "
+    "last run's message on is read again",
+    mend="leave initial_state empty and keep the state in a TrackedState: StatefulLLM(llm, ContextSession(...))",
+    message="the agent puts its state into the newest user message",
+)
+_LATE_SYSTEM = Notice(
+    "late_system_joins_head",
+    path="system",
+    cost="the head changes, so the whole request is read again",
+    mend="send it as a user message",
+    message="this provider's package moves a late system message into the head",
+)
+
+
+def _memory_blocks(memory: Memory) -> Notice:
+    where = "system message" if str(getattr(memory.insert_method, "value", "")) == "system" else "newest user message"
+    return Notice(
+        "memory_blocks",
+        path=", ".join(block.name for block in memory.memory_blocks),
+        cost="whenever a block says something else, everything behind it is read again",
+        mend="keep what the blocks know in a field of the tracked state, and the messages in a StateMemory",
+        message=f"memory blocks are written into the {where}",
+    )
+
+
+def _trims(memory: BaseMemory) -> Notice:
+    return Notice(
+        "memory_trims",
+        path=type(memory).__name__,
+        cost="with each message that is dropped at the front, everything behind the head is read again",
+        mend="use StateMemory, which drops the front rarely and much of it at once, or raise the token limit",
+        message="the memory leaves out the beginning of the conversation",
+    )
