@@ -4,7 +4,8 @@ LlamaIndex's buffers drop as little as they can, so a conversation at its limit 
 nothing behind the head is ever found in a cache again. This memory drops much at once. What it drops is a function of
 the messages alone, so a reloaded memory drops the same.
 
-It holds messages only. State and ledger are beside it, in the workflow's context or in a session.
+It holds messages only. State and ledger are beside it, in the workflow's context or in a session. It is saved with the
+context (`Context.to_dict`), also where pydantic is too new for the chat store of LlamaIndex's buffers (2.14 is).
 """
 
 from __future__ import annotations
@@ -15,29 +16,28 @@ from typing import Any, Self
 
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.llms.llm import LLM
-from llama_index.core.memory.types import DEFAULT_CHAT_STORE_KEY, BaseChatStoreMemory
-from llama_index.core.storage.chat_store import BaseChatStore, SimpleChatStore
+from llama_index.core.memory import BaseMemory
 from pydantic import Field
 
-from llama_index.llms.pkv._messages import to_core
-from pkv_agents import estimate_message_tokens
+from llama_index.llms.pkv._messages import compact_json, to_core
+from pkv_agents import Message, estimate_message_tokens, estimate_tokens
 
 _DEFAULT_LIMIT = 60_000
 _OF_WINDOW = 0.75
 
 
-class StateMemory(BaseChatStoreMemory):
+class StateMemory(BaseMemory):
     """A chat memory that keeps the prompt's prefix.
 
     Args:
         token_limit: What the conversation may have, in estimated tokens, before its front is dropped.
         keep: The part of `token_limit` that is kept then. It begins with a user's message.
-        chat_store: Where the messages are.
-        chat_store_key: The conversation's key there.
+        messages: The whole conversation.
     """
 
     token_limit: int = Field(default=_DEFAULT_LIMIT, gt=0)
     keep: float = Field(default=0.5, gt=0, lt=1)
+    messages: list[ChatMessage] = Field(default_factory=list[ChatMessage])
 
     @classmethod
     def class_name(cls) -> str:
@@ -49,8 +49,6 @@ class StateMemory(BaseChatStoreMemory):
         cls,
         chat_history: list[ChatMessage] | None = None,
         llm: LLM | None = None,
-        chat_store: BaseChatStore | None = None,
-        chat_store_key: str = DEFAULT_CHAT_STORE_KEY,
         token_limit: int | None = None,
         **kwargs: Any,
     ) -> Self:
@@ -59,31 +57,64 @@ class StateMemory(BaseChatStoreMemory):
         Args:
             chat_history: Messages to begin with.
             llm: Three quarters of its context window are the limit, where no limit is given.
-            chat_store: Where the messages are.
-            chat_store_key: The conversation's key there.
             token_limit: The limit.
             **kwargs: `keep`.
         """
         limit = token_limit or (int(llm.metadata.context_window * _OF_WINDOW) if llm is not None else _DEFAULT_LIMIT)
-        memory = cls(
-            token_limit=limit, chat_store=chat_store or SimpleChatStore(), chat_store_key=chat_store_key, **kwargs
-        )
-        if chat_history is not None:
-            memory.set(chat_history)
-        return memory
+        return cls(token_limit=limit, messages=list(chat_history or ()), **kwargs)
 
     def get(self, input: str | None = None, **kwargs: Any) -> list[ChatMessage]:  # noqa: A002  # LlamaIndex's name
         """The part of the conversation that is sent."""
-        return self._kept(self.get_all())
+        core = to_core(self.messages)
+        users = [message.role == MessageRole.USER for message in self.messages]
+        start = front([*map(_size, core)], users, limit=self.token_limit, keep=int(self.token_limit * self.keep))
+        return self.messages[start:]
 
     async def aget(self, input: str | None = None, **kwargs: Any) -> list[ChatMessage]:  # noqa: A002  # LlamaIndex's
         """The part of the conversation that is sent."""
-        return self._kept(await self.aget_all())
+        return self.get(input, **kwargs)
 
-    def _kept(self, messages: list[ChatMessage]) -> list[ChatMessage]:
-        sizes = [estimate_message_tokens([message]) for message in to_core(messages)]
-        users = [message.role == MessageRole.USER for message in messages]
-        return messages[front(sizes, users, limit=self.token_limit, keep=int(self.token_limit * self.keep)) :]
+    def get_all(self) -> list[ChatMessage]:
+        """The whole conversation."""
+        return list(self.messages)
+
+    async def aget_all(self) -> list[ChatMessage]:
+        """The whole conversation."""
+        return self.get_all()
+
+    def put(self, message: ChatMessage) -> None:
+        """Add a message."""
+        self.messages = [*self.messages, message]
+
+    async def aput(self, message: ChatMessage) -> None:
+        """Add a message."""
+        self.put(message)
+
+    async def aput_messages(self, messages: list[ChatMessage]) -> None:
+        """Add messages."""
+        self.put_messages(messages)
+
+    def set(self, messages: list[ChatMessage]) -> None:
+        """Replace the conversation."""
+        self.messages = list(messages)
+
+    async def aset(self, messages: list[ChatMessage]) -> None:
+        """Replace the conversation."""
+        self.set(messages)
+
+    def reset(self) -> None:
+        """Forget the conversation."""
+        self.messages = []
+
+    async def areset(self) -> None:
+        """Forget the conversation."""
+        self.reset()
+
+
+def _size(message: Message) -> int:
+    """About how many tokens a message has, its calls included."""
+    calls = [(call.name, call.arguments) for call in message.tool_calls]
+    return estimate_message_tokens([message]) + (estimate_tokens(compact_json(calls)) if calls else 0)
 
 
 def front(sizes: Sequence[int], users: Sequence[bool], *, limit: int, keep: int) -> int:
