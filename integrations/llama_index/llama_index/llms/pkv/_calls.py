@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse
 
@@ -92,9 +92,18 @@ class StreamReader:
     def read(self, chunk: ChatResponse) -> None:
         """A chunk passes."""
         self.last = chunk
-        self.usage = merge_stream_usage([chunk], so_far=self.usage)
+        self.usage = merge_stream_usage([_account(chunk)], so_far=self.usage)
 
 
 def usage_of(answer: ChatResponse) -> Usage:
     """What an answer reports."""
-    return normalise_usage(answer)
+    return normalise_usage(_account(answer))
+
+
+def _account(answer: ChatResponse) -> object:
+    """Where an answer's usage is: in what the provider sent, or in what the package made of it.
+
+    The packages' own counts are OpenAI's words for what other providers count otherwise, mostly without the cache.
+    """
+    raw = cast("object", answer.raw)
+    return raw if normalise_usage(raw).input is not None else answer

@@ -140,14 +140,14 @@ def render(plan: TurnPlan, messages: Sequence[ChatMessage], core: Sequence[Messa
 def _head(sent: Message, own: Sequence[ChatMessage]) -> ChatMessage:
     """The request's one system message; a cache point at the end of the application's stays at the end."""
     last = own[-1] if own else ChatMessage(role=MessageRole.SYSTEM)
-    points = [block.model_copy() for message in own for block in message.blocks if isinstance(block, CachePoint)]
+    points = [_block_copy(block) for message in own for block in message.blocks if isinstance(block, CachePoint)]
     blocks = [TextBlock(text=sent.text), *points[-1:]]
     return _copied(last, cast("list[Any]", blocks), {})
 
 
 def _as_sent(message: ChatMessage, core: Message, sent: Message) -> ChatMessage:
     """A copy of the message, with what must differ."""
-    blocks: list[Any] = [block.model_copy() for block in message.blocks]
+    blocks: list[Any] = [_block_copy(block) for block in message.blocks]
     update: dict[str, Any] = {}
     if sent.content != core.content:
         _put_parts(blocks, [at for at, _ in _parts(message)], _as_parts(core), _as_parts(sent))
@@ -203,6 +203,11 @@ def _block(block: Any, part: Part) -> Any:
         return block.model_copy(update={"text": part["text"]})
     data = {name: value for name, value in part.items() if name != "type"}
     return type(block).model_validate(data)
+
+
+def _block_copy(block: Any) -> Any:
+    """A copy that a provider's class may write into; Bedrock's writes inside of cache points."""
+    return block.model_copy(deep=isinstance(block, CachePoint))
 
 
 def _copied(message: ChatMessage, blocks: list[Any], update: Mapping[str, Any]) -> ChatMessage:
