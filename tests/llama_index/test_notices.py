@@ -26,7 +26,7 @@ async def test_initial_state_rewrites_the_users_message() -> None:
     memory = StateMemory()
     for text in ("a", "b", "c"):
         await agent.run(text, memory=memory)
-    assert "Current message" in str(provider.bodies[0]) or "mode" in str(provider.bodies[0]["messages"][1])
+    assert "{'mode': 'plan'}" in provider.bodies[2]["messages"][1]["content"], "and there it stays"
     assert "state_prompt" in codes(notices)
     (said,) = [notice for notice in notices if notice.code == "state_prompt"]
     assert "ContextSession" in said.mend

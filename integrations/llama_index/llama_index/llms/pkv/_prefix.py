@@ -59,8 +59,8 @@ def _same(one: ChatMessage, two: ChatMessage) -> bool:
 STATE_PROMPT = Notice(
     "state_prompt",
     path="initial_state",
-    cost="each run's user message is sent with the state around it and then remembered without: everything from the "
-    "last run's message on is read again",
+    cost="the values of every past run stay in the history, untrue; or, where the memory gives out copies, everything "
+    "from each run's message on is read again",
     mend="leave initial_state empty and keep the state in a TrackedState: StatefulLLM(llm, ContextSession(...))",
     message="the agent puts its state into the newest user message",
 )
