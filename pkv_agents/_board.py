@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 
+from ._stored import shown
 from .errors import StrictNoticeError
 from .notices import Notice
 
@@ -25,17 +27,19 @@ class NoticeBoard:
     """
 
     def __init__(self, key: str, on_notice: Callable[[Notice], None] | None, strict: bool) -> None:
-        self._key = key
+        self._key = shown(key)
         self._on_notice = on_notice
         self._strict = strict
-        self._known: dict[tuple[str, str, int], Notice] = {}
+        self._lock = threading.Lock()
+        self._told: dict[tuple[str, str, object], Notice] = {}
 
     @property
     def notices(self) -> tuple[Notice, ...]:
         """Each notice once, oldest first."""
-        return tuple(self._known.values())
+        with self._lock:
+            return tuple(self._told.values())
 
-    def tell(self, notice: Notice, occasion: int) -> None:
+    def tell(self, notice: Notice, occasion: object) -> None:
         """Report a cause once: the same code about the same path on the same occasion (an epoch, a turn).
 
         Raises:
@@ -44,11 +48,17 @@ class NoticeBoard:
         if self._strict and not notice.is_advice:
             raise StrictNoticeError(notice)
         cause = (notice.code, notice.path, occasion)
-        if cause in self._known:
-            return
-        self._known[cause] = notice
-        if len(self._known) > MAX_KEPT:
-            del self._known[next(iter(self._known))]
+        with self._lock:
+            if cause in self._told:
+                return
+            self._told[cause] = notice
+            if len(self._told) > MAX_KEPT:
+                del self._told[next(iter(self._told))]
         logger.log(logging.INFO if notice.is_advice else logging.WARNING, "%s: %s", self._key, notice)
         if self._on_notice is not None:
             self._on_notice(notice)
+
+    def begin_anew(self) -> None:
+        """Report causes again that were reported already: the conversation begins anew."""
+        with self._lock:
+            self._told = {(code, path, ("before", at)): known for (code, path, at), known in self._told.items()}

@@ -12,8 +12,10 @@ from typing import Any, TypeVar, cast
 
 from .anchors import Anchor
 from .diff import Change
-from .errors import LedgerError
+from .errata import check_tag
+from .errors import LedgerError, SessionError
 from .ledger import LEDGER_VERSION, Epoch, Erratum, Ledger, Sent
+from .paths import is_path
 from .snapshots import LeafMeta, Snapshot
 
 T = TypeVar("T")
@@ -110,26 +112,36 @@ def _has(data: object, name: str) -> bool:
 
 def _decode_epoch(data: object, where: str) -> Epoch:
     pinned = {str(path) for _, path in _items(data, "pinned", where)}
-    leaves = dict(_pairs(data, "baseline", where))
+    leaves = dict(_leaves(data, "baseline", where))
     return Epoch(
         number=_get(data, "number", int, where),
         start=_anchor(data, "start", where),
         first=_anchor(data, "first", where) if _has(data, "first") else None,
-        tag=_get(data, "tag", str, where),
+        tag=_tag(data, where),
         baseline=Snapshot(leaves, {path: LeafMeta(pinned=True) for path in leaves if path in pinned}),
         baseline_text=_get(data, "baseline_text", str, where),
         errata=tuple(_decode_erratum(item, f"{where}.errata[{at}]") for at, item in _items(data, "errata", where)),
         reason=_get(data, "reason", str, where),
         head=_get(data, "head", str, where),
-        observed={path: _moment(text, where) for path, text in _pairs(data, "observed", where)},
+        observed={path: _moment(text, where) for path, text in _leaves(data, "observed", where)},
     )
+
+
+def _tag(data: object, where: str) -> str:
+    try:
+        return check_tag(_get(data, "tag", str, where))
+    except SessionError:
+        raise LedgerError(f"the ledger is damaged: {where}.tag is no tag; nothing was changed") from None
 
 
 def _moment(text: str, where: str) -> datetime:
     try:
-        return datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         raise LedgerError(f"the ledger is damaged: {where} has a time that is none; nothing was changed") from None
+    if moment.tzinfo is None:
+        raise LedgerError(f"the ledger is damaged: {where} has a time without a zone; nothing was changed")
+    return moment
 
 
 def _decode_erratum(data: object, where: str) -> Erratum:
@@ -167,10 +179,12 @@ def _decode_change(data: object, where: str) -> Change:
     kind = _get(data, "kind", str, where)
     if kind not in ("set", "remove"):
         raise LedgerError(f"the ledger is damaged at {where}: unknown kind {kind!r}")
-    leaves = tuple(_pairs(data, "leaves", where))
+    leaves = tuple(_leaves(data, "leaves", where))
     record = cast("Mapping[str, object]", data)
     edits = _get(data, "edits", str, where) if "edits" in record else ""
     path, text = _get(data, "path", str, where), _get(data, "text", str, where)
+    if not is_path(path):
+        raise LedgerError(f"the ledger is damaged: {where}.path is no path; nothing was changed")
     return Change(path, cast(Any, kind), text, leaves, edits, record.get("untrusted") is True)
 
 
@@ -183,6 +197,15 @@ def _get(data: object, name: str, kind: type[T], where: str) -> T:
 
 def _items(data: object, name: str, where: str) -> list[tuple[int, object]]:
     return list(enumerate(cast("list[object]", _get(data, name, list, where))))
+
+
+def _leaves(data: object, name: str, where: str) -> list[tuple[str, str]]:
+    """Pairs whose first is a path."""
+    pairs = _pairs(data, name, where)
+    for at, (path, _) in enumerate(pairs):
+        if not is_path(path):
+            raise LedgerError(f"the ledger is damaged: {where}.{name}[{at}] has no path; nothing was changed")
+    return pairs
 
 
 def _pairs(data: object, name: str, where: str) -> list[tuple[str, str]]:

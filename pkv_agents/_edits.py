@@ -23,7 +23,11 @@ from dataclasses import dataclass
 MIN_WHOLE = 200
 """What is shorter than so many characters is told whole."""
 WORTH = 0.6
-"""An edit must be shorter than this share of the whole. Below it, the tokens saved outweigh what is harder to read."""
+"""An edit must be shorter than this share of the whole; otherwise the whole, which nobody can misread, is told.
+
+Of random changes of one to three places in prose, half take less than 0.28 of the whole at 220 characters, 0.16 at 500
+and 0.08 at 1000; where less than 0.4 is saved, the text is short, so little is lost by telling it whole.
+"""
 MAX_PARTS = 8
 _MIN_OLD = 12
 _ECHO = 60

@@ -27,6 +27,7 @@ class Place:
             `moved` (nothing was lost), `rewritten` (errata were lost), `sliding` (rewritten again and again).
         before: The recorded requests of this epoch that this one continues, oldest first.
         is_news: The last request did not find the history in this way.
+        keeps: The latest request of this branch is a prefix of this one, as far as the history decides it.
     """
 
     epoch: Epoch
@@ -35,11 +36,16 @@ class Place:
     kind: Kind
     before: tuple[Sent, ...] = ()
     is_news: bool = True
+    keeps: bool = True
 
-    @property
-    def last(self) -> Sent | None:
-        """The request that reached furthest into this history."""
-        return max(self.before, key=lambda sent: sent.end.after, default=None)
+    def latest(self, model: str | None = None) -> Sent | None:
+        """The request that reached furthest into this history; of several with one end, the latest.
+
+        Args:
+            model: Only requests to this model; None: to any.
+        """
+        sent = [one for one in self.before if model is None or one.model == model]
+        return max(reversed(sent), key=lambda one: one.end.after, default=None)
 
     def where(self, fits: Callable[[Erratum], bool]) -> Place:
         """The place without those errata that this request's provider does not take where they were told.
@@ -77,7 +83,7 @@ def locate(ledger: Ledger, history: History) -> Place:
         history: The history, read at least at the ledger's places.
 
     Returns:
-        The place. Of the epochs whose start lies in this history, the one that started furthest in is meant.
+        The place. Of the epochs whose start lies in this history, the one is meant that reached furthest into it.
     """
     current, first = ledger.epochs[-1], history.first
     matching = [
@@ -86,33 +92,48 @@ def locate(ledger: Ledger, history: History) -> Place:
         if history.has(epoch.start) and (epoch.first is None or first is None or epoch.first == first)
     ]
     if not matching:
-        return _moved(current, history)
-    found = max(matching, key=lambda epoch: (epoch.start.after, epoch.number))
+        return _moved(ledger, history)
+    reached = {sent.epoch: sent.end.after for sent in sorted(ledger.sent, key=_end) if history.has(sent.end)}
+    found = max(matching, key=lambda epoch: (max(epoch.start.after, reached.get(epoch.number, 0)), epoch.number))
     kept = found if found.first is not None or first is None else replace(found, first=first)
+    before = tuple(sent for sent in ledger.sent if sent.epoch == found.number and history.has(sent.end))
     asked = _asked(ledger)
     here = [
         erratum
         for erratum in found.errata
-        if history.has(erratum.anchor) and not _of_another_answer(erratum, asked.get(erratum.anchor, ()), history)
+        if history.has(erratum.anchor)
+        and not _came_later(erratum, before)
+        and not _of_another_answer(erratum, asked.get(erratum.anchor, ()), history)
     ]
     here.sort(key=lambda erratum: erratum.anchor.after)
     lost = tuple(erratum for erratum in found.errata if erratum not in here) if len(here) < len(found.errata) else ()
     goes_on = bool(ledger.sent) and history.has(ledger.sent[-1].end)
-    before = tuple(sent for sent in ledger.sent if sent.epoch == found.number and history.has(sent.end))
-    kind: Kind = "forked" if lost or found.number != current.number else "same"
-    place = Place(replace(kept, errata=tuple(here)), kept, lost, kind, before, is_news=not goes_on)
-    if kind == "same" and not goes_on and _skips_an_answer(ledger, history, place.last):
-        return replace(place, kind="edited")
+    is_other = found.number != current.number
+    kind: Kind = "forked" if lost or is_other else "same"
+    place = Place(replace(kept, errata=tuple(here)), kept, lost, kind, before, is_news=is_other or not goes_on)
+    if kind == "same" and not goes_on and _skips_an_answer(ledger, history, place.latest()):
+        return replace(place, kind="edited", keeps=False)
     return place
 
 
-def _moved(current: Epoch, history: History) -> Place:
+def _end(sent: Sent) -> int:
+    return sent.end.after
+
+
+def _moved(ledger: Ledger, history: History) -> Place:
     """The front is new: no erratum is left, and nothing of the old history will be continued under this head."""
+    current = ledger.epochs[-1]
     fresh = replace(current, start=ROOT, first=history.first, errata=())
-    if current.reason in (REWRITTEN, SLIDING):
+    if current.reason in (REWRITTEN, SLIDING) and _slides(ledger, history):
         fresh = replace(fresh, reason=SLIDING)
-        return Place(fresh, fresh, current.errata, "sliding", is_news=current.reason != SLIDING)
-    return Place(fresh, fresh, current.errata, "rewritten" if current.errata else "moved")
+        is_news = current.reason != SLIDING
+        return Place(fresh, fresh, current.errata, "sliding", is_news=is_news, keeps=False)
+    return Place(fresh, fresh, current.errata, "rewritten" if current.errata else "moved", keeps=False)
+
+
+def _slides(ledger: Ledger, history: History) -> bool:
+    """Whether about as much history is left as there was: a window that slides on, and no compaction."""
+    return bool(ledger.sent) and 2 * len(history.messages) > ledger.sent[-1].end.after
 
 
 def _asked(ledger: Ledger) -> dict[Anchor, list[Sent]]:
@@ -122,6 +143,12 @@ def _asked(ledger: Ledger) -> dict[Anchor, list[Sent]]:
         if sent.answer:
             asked.setdefault(sent.end, []).append(sent)
     return asked
+
+
+def _came_later(erratum: Erratum, before: Sequence[Sent]) -> bool:
+    """Whether this history had gone on beyond an erratum's place before it was told there, for another answer."""
+    beyond = (sent.revision for sent in before if sent.end.after > erratum.anchor.after)
+    return min(beyond, default=erratum.revision) < erratum.revision
 
 
 def _of_another_answer(erratum: Erratum, asked: Sequence[Sent], history: History) -> bool:

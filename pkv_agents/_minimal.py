@@ -68,8 +68,8 @@ class _List:
     def edit(self, path: str) -> str | None:
         """The words, or None when its own lines should stand."""
         was, now = _items(self.told), _items(self.true)
-        if not self.is_plain or was is None or now is None:
-            return None
+        if not self.is_plain or not was or now is None:
+            return None  # (none told: the reader knows `[]` or nothing, and has no items to edit)
         edit = list_edit(was, now, path)
         return edit if edit and is_worth(edit, self.cost) else None
 

@@ -8,18 +8,35 @@ from dataclasses import replace
 from ._locate import REWRITTEN as HISTORY_REWRITTEN
 from ._locate import SLIDING, Place
 from ._rebase import COLD, LIMIT, PAYBACK, RebaseQuote
+from ._request import Request
 from ._slots import calls_pending
 from .diff import Change
 from .ledger import Epoch
 from .messages import Message
 from .notices import Notice
 from .paths import is_below
+from .profiles import Profile
 from .snapshots import PLAIN, Snapshot
 from .tokens import estimate_message_tokens, estimate_tokens
 
 INSTRUCTIONS_CHANGED = "instructions_changed"
 PINNED_CHANGED = "pinned_changed"
 FIELD_HIDDEN = "field_hidden"
+STYLE_CHANGED = "style_changed"
+CODES = frozenset(
+    {
+        INSTRUCTIONS_CHANGED,
+        PINNED_CHANGED,
+        FIELD_HIDDEN,
+        STYLE_CHANGED,
+        HISTORY_REWRITTEN,
+        SLIDING,
+        COLD,
+        LIMIT,
+        PAYBACK,
+    }
+    | {"start"}
+)
 
 
 def _reread(epoch: Epoch, rest: Sequence[Message]) -> str:
@@ -43,6 +60,43 @@ def instructions(epoch: Epoch, rest: Sequence[Message]) -> Notice:
     )
 
 
+def style(epoch: Epoch, rest: Sequence[Message]) -> Notice:
+    """The head does not declare the markers that new errata would have."""
+    return Notice(
+        STYLE_CHANGED,
+        path="style",
+        cost=_reread(epoch, rest),
+        mend="keep one form of markers in a session; other words may change at any time",
+        message="the style's markers are not those that the head declares, so a new epoch begins",
+    )
+
+
+def misplaced(at: int, profile: Profile) -> Notice:
+    """A system message of the application's where this provider takes none."""
+    return Notice(
+        "system_misplaced",
+        path=f"messages[{at}]",
+        mend="put it at the front, into the instructions, or into the state",
+        message=f"the profile {profile.name!r} knows of no system messages behind the head; it goes out as it is",
+    )
+
+
+def in_words(reason: str) -> str:
+    """A reason in the user's words, which is never taken for one of ours."""
+    return f"requested: {reason}" if reason in CODES else reason
+
+
+def carrier_changed(after: int, tokens: int) -> Notice:
+    """An erratum cannot be replayed in the form in which this model was sent it."""
+    return Notice(
+        "carrier_changed",
+        path=f"messages[{after}]",
+        cost=f"about {tokens:,} tokens are read again (everything behind it)",
+        mend="keep the model's answer in the history, or send the request again before going on",
+        message="an erratum was sent as a system message, and what follows it now allows none there",
+    )
+
+
 def hidden_path(told: Snapshot, now: Snapshot) -> str | None:
     """The first path that was told and is Hidden by now, if any."""
     if not now.hidden:
@@ -56,10 +110,11 @@ def hidden_path(told: Snapshot, now: Snapshot) -> str | None:
     return None
 
 
-def pinned_path(changes: Sequence[Change], baseline: Snapshot, now: Snapshot) -> str | None:
-    """The first changed path that is pinned, if any."""
+def pinned_path(changes: Sequence[Change], told: Snapshot, baseline: Snapshot, now: Snapshot) -> str | None:
+    """The first changed path that is pinned, if any; what was never told has not changed."""
     for change in changes:
-        if now.meta.get(change.path, PLAIN).pinned or baseline.meta.get(change.path, PLAIN).pinned:
+        is_pinned = now.meta.get(change.path, PLAIN).pinned or baseline.meta.get(change.path, PLAIN).pinned
+        if is_pinned and change.path in told:
             return change.path
         if change.kind == "remove" and any(
             meta.pinned and is_below(path, change.path) for path, meta in baseline.meta.items()
@@ -111,34 +166,35 @@ def folded(epoch: Epoch, rest: Sequence[Message], quote: RebaseQuote, changes: S
     )
 
 
-def rewritten(epoch: Epoch, rest: Sequence[Message], lost: int) -> Notice:
+def rewritten(epoch: Epoch, request: Request, lost: int) -> Notice:
     """The front of the history is another, and errata went with it."""
     return Notice(
         HISTORY_REWRITTEN,
-        path="messages[0]",
-        cost=_reread(epoch, rest),
+        path=f"messages[{request.leading}]",
+        cost=_reread(epoch, request.history.messages),
         mend="trim seldom and by much, not a little every turn",
         message=f"the front of the history was trimmed or edited and {lost} errata are gone; a new epoch begins",
     )
 
 
-def history(place: Place, rest: Sequence[Message]) -> list[Notice]:
+def history(place: Place, request: Request) -> list[Notice]:
     """What happened to the history, where the epoch goes on."""
+    rest = request.history.messages
     if place.kind == "same" or not place.is_news:
         return []
     if place.kind == "edited":
-        return [_edited(place, rest)]
+        return [_edited(place, request)]
     if place.kind == "forked":
         message = f"the history branched off or was edited; {len(place.lost)} errata are not in it, current values are"
         return [Notice("history_forked", path="messages", cost="current values are told again", message=message)]
     cost = f"about {estimate_message_tokens(rest):,} tokens are read again ({len(rest)} messages); the head is kept"
     if place.kind == "moved":
         message = "the front of the history was trimmed or edited; no erratum was lost"
-        return [Notice(HISTORY_REWRITTEN, path="messages[0]", cost=cost, message=message)]
+        return [Notice(HISTORY_REWRITTEN, path=f"messages[{request.leading}]", cost=cost, message=message)]
     return [
         Notice(
             SLIDING,
-            path="messages[0]",
+            path=f"messages[{request.leading}]",
             cost=f"on every move of the window, {cost}",
             mend="trim seldom and by much, not a little every turn",
             message="the front of the history moves again and again; current values are told at the tail",
@@ -146,12 +202,13 @@ def history(place: Place, rest: Sequence[Message]) -> list[Notice]:
     ]
 
 
-def _edited(place: Place, rest: Sequence[Message]) -> Notice:
+def _edited(place: Place, request: Request) -> Notice:
     """Messages that were sent have changed, and no erratum stood behind them."""
-    after = place.last.end.after if place.last is not None else 0
+    last, rest = place.latest(), request.history.messages
+    after = last.end.after if last is not None else 0
     return Notice(
         "history_edited",
-        path=f"messages[{after}]",
+        path=f"messages[{request.leading + after}]",
         cost=f"about {estimate_message_tokens(rest[after:]):,} tokens are read again ({len(rest) - after} messages)",
         mend="leave messages as they were sent; append instead",
         message="the history was edited here or further down, or requests went past the ledger",

@@ -14,16 +14,21 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ._locate import Place
+from ._marks import markers
+from ._request import Request
 from .anchors import History
 from .diff import Change, diff
 from .errata import render_erratum
-from .profiles import Profile
+from .errors import SessionError
 from .snapshots import Snapshot
 from .tokens import estimate_tokens
 
 COLD = "cache_cold"
 PAYBACK = "payback"
 LIMIT = "errata_limit"
+
+_HOUR = 3600  # the longest lifetime that a marker can ask for
+_NOTABLE = 8
 
 _USUAL_READ = 0.1
 """The price of a cached token where the profile does not know it: most providers' by November 2026."""
@@ -38,7 +43,7 @@ class RebasePolicy:
         floor_tokens: Errata below this are never too many.
         ratio: Nor are errata below this multiple of the tokens of baseline and messages. (These two bound the
             transcript where reading from the cache is free.)
-        statements: One field may be stated so often in an epoch.
+        statements: One field may be stated so often in an epoch, where errata are an eighth of the prompt or more.
         when_cold: Rebase when the provider's cache has certainly expired, since everything is read again anyway.
         restate_after_tokens: A `critical` field is told again when so many tokens follow its last erratum.
     """
@@ -50,9 +55,24 @@ class RebasePolicy:
     when_cold: bool = True
     restate_after_tokens: int = 4096
 
-    def limit(self, prompt_tokens: int) -> int:
+    def __post_init__(self) -> None:
+        """Refuse numbers that mean nothing; infinity means "no limit".
+
+        Raises:
+            SessionError: A number is negative, or none.
+        """
+        for name in ("payback", "floor_tokens", "ratio", "statements", "restate_after_tokens"):
+            value = getattr(self, name)
+            if value is None and name == "payback":
+                continue
+            if not isinstance(value, (int, float)) or isinstance(value, bool) or not value >= 0:
+                raise SessionError(
+                    f"RebasePolicy.{name} ({type(value).__name__}): a number from 0 on, inf for no limit"
+                )
+
+    def limit(self, prompt_tokens: int) -> float:
         """How many tokens of errata an epoch may hold beside so many tokens of baseline and messages."""
-        return max(self.floor_tokens, int(self.ratio * prompt_tokens))
+        return max(self.floor_tokens, self.ratio * prompt_tokens)
 
 
 DEFAULT_POLICY = RebasePolicy()
@@ -68,12 +88,12 @@ class RebaseQuote:
         statements: How often the field that was stated most often was.
         cost: The price of a rebase now, above that of going on.
         paid: What re-reading the errata has cost in this epoch so far.
-        idle_seconds: How long ago the last request of this history was sent; None where that is not known.
+        idle_seconds: How long ago the last request of this session was sent; None where that is not known.
         decision: Why a new epoch begins (`cache_cold`, `payback`, `errata_limit`), or None.
     """
 
     errata_tokens: int = 0
-    limit_tokens: int = 0
+    limit_tokens: float = 0
     statements: int = 0
     cost: float = 0.0
     paid: float = 0.0
@@ -85,10 +105,9 @@ def quote(
     place: Place,
     changes: Sequence[Change],
     now: Snapshot,
-    history: History,
-    profile: Profile,
+    request: Request,
     policy: RebasePolicy,
-    clock: datetime | None,
+    used_at: datetime | None,
 ) -> RebaseQuote:
     """Weigh a rebase.
 
@@ -96,15 +115,15 @@ def quote(
         place: Where the request stands.
         changes: What would be told now.
         now: The state.
-        history: The request's history.
-        profile: The provider, for its prices.
+        request: The request, for its history and its provider's prices.
         policy: The user's policy.
-        clock: The time.
+        used_at: When the session last sent a request, on whatever branch: a prefix that it shares was read then.
 
     Returns:
         The numbers and the decision.
     """
-    epoch, last = place.epoch, place.last
+    history, profile, clock = request.history, request.given, request.clock
+    epoch, last = place.epoch, place.latest()
     sizes = [estimate_tokens(erratum.text) for erratum in epoch.errata]
     used = sum(sizes) + _size(changes, epoch.tag)
     read = _USUAL_READ if profile.read_multiplier is None else profile.read_multiplier
@@ -112,8 +131,9 @@ def quote(
     baseline = estimate_tokens(epoch.baseline_text)
     warm = history.tokens_before(last.end.after) if last is not None else 0
     cost = max(0.0, write - read) * (baseline + warm)
-    limit = policy.limit(baseline + history.tokens_before(len(history.messages)))
-    idle = (clock - last.at).total_seconds() if clock is not None and last is not None and last.at is not None else None
+    prompt = baseline + history.tokens_before(len(history.messages))
+    limit = policy.limit(prompt)
+    idle = (clock - used_at).total_seconds() if clock is not None and used_at is not None else None
     paid = _paid(place, history, sizes, read) if sizes else 0.0
     most = _most_stated(place, changes)
     # What would be told beside a new baseline anyway is no reason for one.
@@ -121,9 +141,9 @@ def quote(
     decision = None
     if not used or profile.holds_history:
         pass
-    elif sizes and policy.when_cold and idle is not None and _is_cold(profile, history, idle):
+    elif sizes and policy.when_cold and idle is not None and _is_cold(request, idle):
         decision = COLD
-    elif used > limit + volatile or most > policy.statements:
+    elif used > limit + volatile or (most > policy.statements and used * _NOTABLE > prompt):
         decision = LIMIT
     elif policy.payback is not None and sizes and paid >= policy.payback * cost:
         decision = PAYBACK
@@ -153,13 +173,9 @@ def _most_stated(place: Place, changes: Sequence[Change]) -> int:
     return max(counts.values(), default=0)
 
 
-def _is_cold(profile: Profile, history: History, idle: float) -> bool:
+def _is_cold(request: Request, idle: float) -> bool:
     """Whether nothing of the last request can be in the cache any more."""
-    after = profile.cold_after_seconds
+    after = request.given.cold_after_seconds
     if after is None or idle <= after:
         return False
-    return idle > 3600 or not any(_is_kept_for_an_hour(message.content) for message in history.messages)
-
-
-def _is_kept_for_an_hour(content: object) -> bool:
-    return not isinstance(content, str) and "1h" in str(content)
+    return idle > _HOUR or not any("1h" in markers(message).values() for message in request.messages)

@@ -59,7 +59,8 @@ class SessionReport:
         total_turns: How many there were.
         usage: The sum over all of them.
         notices: Each notice once.
-        cost: The sum over all of them; None where nobody asked, or where they were paid in several currencies.
+        cost: The sum over all of them (without a total where they were paid in several currencies); None where nobody
+            asked.
     """
 
     key: str
@@ -110,10 +111,12 @@ def _accounts(usage: Usage, cost: Cost | None) -> dict[str, object]:
 
 def _share_line(usage: Usage) -> str:
     share = usage.cached_share
-    if share is None or usage.input is None:
+    known = usage.cache_known_input
+    if share is None or known is None or usage.input is None:
         return "Cached share: not reported."
     counted = f", counted by {usage.estimated_by}" if usage.estimated_by else ""
-    return f"Cached share: {share:.1%} of {usage.input:,} input tokens{counted}."
+    rest = f"; not reported of {usage.input - known:,} more" if known < usage.input else ""
+    return f"Cached share: {share:.1%} of {known:,} input tokens{counted}{rest}."
 
 
 def _cost_lines(cost: Cost) -> list[str]:

@@ -10,10 +10,11 @@ from datetime import datetime
 from ._locate import places_of
 from ._slots import orphans
 from .anchors import History, read_history
-from .errata import ErrataStyle
+from .errors import SessionError
 from .ledger import Epoch, Ledger
 from .messages import Message
 from .profiles import Profile
+from .styles import ErrataStyle
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +22,11 @@ class Request:
     """What a request brings along.
 
     Attributes:
-        leading: How many system messages stand at the front.
+        messages: All messages, as they were given.
+        leading: How many system messages stand at their front.
         history: The messages after them.
         orphans: Which of those are tool results without their calls.
+        late_systems: Which of those are system messages.
         head: The text above the baseline.
         head_hash: Its name in the ledger.
         profile: What the provider allows, as far as its answers did not show otherwise.
@@ -33,9 +36,11 @@ class Request:
         style: The wording of what is new.
     """
 
+    messages: Sequence[Message]
     leading: int
     history: History
     orphans: tuple[int, ...]
+    late_systems: tuple[int, ...]
     head: str
     head_hash: str
     profile: Profile
@@ -68,7 +73,10 @@ def read_request(
 
     Raises:
         MessageError: A message is no `Message`, or holds what is not plain data.
+        SessionError: The clock has no zone.
     """
+    if clock is not None and clock.utcoffset() is None:
+        raise SessionError("clock: a time with a zone, for instance datetime.now(UTC)")
     model = model or profile.name
     is_refused = ledger is not None and model in ledger.refused
     leading = 0
@@ -78,9 +86,11 @@ def read_request(
     history = read_history(rest, places_of(ledger) if ledger is not None else ())
     head = "\n\n".join(text for text in (instructions, *(message.text for message in messages[:leading])) if text)
     return Request(
+        messages=messages,
         leading=leading,
         history=history,
         orphans=orphans(rest),
+        late_systems=tuple(at for at, message in enumerate(rest) if message.role == "system"),
         head=head,
         head_hash=hashlib.sha256(head.encode("utf-8", "surrogatepass")).hexdigest()[:16],
         profile=replace(profile, carrier="user_suffix") if is_refused else profile,

@@ -40,7 +40,14 @@ def orphans(messages: Sequence[Message]) -> tuple[int, ...]:
     Returns:
         Their indexes.
     """
-    return tuple(at for at, message in enumerate(messages) if message.role == "tool" and is_orphan(messages, at))
+    found: list[int] = []
+    calls: set[str] = set()
+    for at, message in enumerate(messages):
+        if message.role != "tool":
+            calls = {call.id for call in message.tool_calls}
+        elif _is_without(message, calls):
+            found.append(at)
+    return tuple(found)
 
 
 def is_orphan(messages: Sequence[Message], at: int) -> bool:
@@ -50,20 +57,28 @@ def is_orphan(messages: Sequence[Message], at: int) -> bool:
     before = at - 1
     while before >= 0 and messages[before].role == "tool":
         before -= 1
-    calls = {call.id for call in messages[before].tool_calls} if before >= 0 else set[str]()
-    name = messages[at].tool_call_id or ""
+    return _is_without(messages[at], {call.id for call in messages[before].tool_calls} if before >= 0 else set())
+
+
+def _is_without(result: Message, calls: set[str]) -> bool:
+    """Whether a result answers none of the calls before it."""
+    name = result.tool_call_id or ""
     return not calls or ("" not in calls and name != "" and name not in calls)
 
 
 def is_legal(profile: Profile, messages: Sequence[Message], after: int, carrier: Carrier) -> bool:
     """Whether a block may stand after the first `after` messages in this form.
 
-    Never first, and never between a tool call and its results. A `user_suffix` needs text to ride on; a `system`
-    message needs a provider that takes one there.
+    Never first, and never between a tool call and its results. A `user_suffix` needs a user message or a tool result to
+    ride on, perhaps with system messages of the application behind it; a `system` message needs a provider that takes
+    one there.
     """
-    if after == 0 or calls_pending(messages, after) or is_orphan(messages, after - 1):
+    place = after
+    while carrier == "user_suffix" and place > 0 and messages[place - 1].role == "system":
+        place -= 1
+    if place == 0 or calls_pending(messages, place) or is_orphan(messages, place - 1):
         return False
-    before = messages[after - 1].role
+    before = messages[place - 1].role
     if carrier == "user_suffix":
         return before != "assistant"
     if profile.carrier != "system":

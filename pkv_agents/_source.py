@@ -8,6 +8,7 @@ from typing import Generic, TypeVar, cast
 
 from .errors import SchemaError, SessionError
 from .patch import apply_patch
+from .paths import canonical_path
 from .state import TrackedState
 
 StateT = TypeVar("StateT", bound=TrackedState)
@@ -49,6 +50,16 @@ class StateSource(Generic[StateT]):
         """Change an owned state by paths; see `AgentSession.update`."""
         if self._owned is None:
             raise SessionError("the application owns this state; change it there, the session reads it")
-        self._owned = apply_patch(self._owned, patch)
-        self.confirmed.update(dict.fromkeys(patch, now))
+        made = apply_patch(self._owned, patch)
+        if type(made).model_config.get("frozen"):
+            self._owned = made
+        else:
+            _become(self._owned, made)  # the caller may hold the instance, and goes on assigning to it
+        self.confirmed.update(dict.fromkeys(map(canonical_path, patch), now))
         return self._owned
+
+
+def _become(state: TrackedState, made: TrackedState) -> None:
+    """Take over the fields of a validated state."""
+    for name in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__"):
+        object.__setattr__(state, name, getattr(made, name))

@@ -28,8 +28,11 @@ class Tally:
         self._turns: deque[TurnRecord] = deque(maxlen=MAX_KEPT)
 
     def cost(self, plan: TurnPlan, usage: Usage) -> Cost:
-        """What a call cost, by the model that it was planned for."""
-        return cost_of(usage, self._prices.find(plan.sent.model))
+        """What a call cost, by the model that it was planned for, at whom its profile is of.
+
+        A `generic` profile says nothing of who serves the model: it is charged as its maker does.
+        """
+        return cost_of(usage, self._prices.find(plan.sent.model, provider=plan.profile.name))
 
     def add(self, plan: TurnPlan, usage: Usage, cost: Cost, number: int) -> None:
         """Remember a recorded turn."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from .paths import prefixes
+from .paths import canonical_path, prefixes
 from .snapshots import Snapshot
 
 _STALE = " (stale since "
@@ -34,7 +34,8 @@ def aged(
         now: The state.
         told: What the model has been told; empty in a new session.
         observed: When each value with a ttl was first seen or last confirmed, as far as the ledger knows.
-        confirmed: When paths were set by the application, the same value again included.
+        confirmed: When paths were set by the application, the same value again included. A path in any spelling renews
+            what stands there, inside it, or around it.
         clock: The time, with a zone; None leaves everything as it was told.
 
     Returns:
@@ -44,6 +45,7 @@ def aged(
     if not timed:
         return now, {}
     leaves, seen = dict(now.leaves), dict[str, datetime]()
+    at_or_above, at_or_below = _by_place(confirmed)
     for path, ttl in timed.items():
         text, said = leaves[path], told.get(path, "")
         if clock is None:
@@ -51,10 +53,22 @@ def aged(
             continue
         at = clock
         if said == text or said.startswith(text + _STALE):
-            times = [confirmed[place] for place in prefixes(path) if place in confirmed]
+            times = [at_or_above[place] for place in prefixes(path) if place in at_or_above]
+            times += [at_or_below[path]] if path in at_or_below else []
             at = max([observed.get(path, clock), *times])
         seen[path] = at
         if clock - at >= ttl:
             since = (at + ttl).astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
             leaves[path] = f'{text}{_STALE}"{since}")'
     return replace(now, leaves=leaves), seen if clock is not None else observed
+
+
+def _by_place(confirmed: Mapping[str, datetime]) -> tuple[dict[str, datetime], dict[str, datetime]]:
+    """When each path was last confirmed in any spelling, and when last anything at or below each place was."""
+    exactly, within = dict[str, datetime](), dict[str, datetime]()
+    for path, at in confirmed.items():
+        *around, own = prefixes(canonical_path(path))
+        exactly[own] = max(at, exactly.get(own, at))
+        for place in (*around, own):
+            within[place] = max(at, within.get(place, at))
+    return exactly, within

@@ -26,6 +26,7 @@ class Usage:
         estimated_by: How the tokens were counted, where the provider did not report them but we counted: the name of
             the method. Empty for what a provider reported.
         reported_cost: What the provider says that the call cost, in US dollars, as decimal text.
+        cache_reported_input: In a sum, the input of those calls that reported a cache, where that is not all of it.
     """
 
     fresh: int | None = None
@@ -36,6 +37,7 @@ class Usage:
     reasoning: int | None = None
     estimated_by: str = ""
     reported_cost: str | None = None
+    cache_reported_input: int | None = None
 
     @property
     def input(self) -> int | None:
@@ -43,10 +45,17 @@ class Usage:
         return add_counts(self.fresh, self.cache_read, self.cache_write_5m, self.cache_write_1h)
 
     @property
+    def cache_known_input(self) -> int | None:
+        """The input of which it is known how much a cache served, or None when that was not reported."""
+        if self.cache_read is None:
+            return None
+        return self.input if self.cache_reported_input is None else self.cache_reported_input
+
+    @property
     def cached_share(self) -> float | None:
-        """The part of the input that a cache served, or None when that was not reported."""
-        total = self.input
-        return None if self.cache_read is None or not total else self.cache_read / total
+        """The part that a cache served of the input of those calls that reported it, or None when none did."""
+        known = self.cache_known_input
+        return None if self.cache_read is None or not known else self.cache_read / known
 
     @property
     def status(self) -> UsageStatus:
@@ -59,6 +68,7 @@ class Usage:
         """Sum by bucket; what one side did not report does not turn into 0."""
         methods = {*self.estimated_by.split("; "), *other.estimated_by.split("; ")} - {""}
         cost = add_amounts(read_amount(self.reported_cost), read_amount(other.reported_cost))
+        known = add_counts(self.cache_known_input, other.cache_known_input)
         return Usage(
             add_counts(self.fresh, other.fresh),
             add_counts(self.cache_read, other.cache_read),
@@ -68,6 +78,7 @@ class Usage:
             add_counts(self.reasoning, other.reasoning),
             "; ".join(sorted(methods)),
             None if cost is None else amount_text(cost),
+            None if known == add_counts(self.input, other.input) else known,
         )
 
 

@@ -129,6 +129,7 @@ def _own(node: object) -> Usage | None:
         *(count(node, name) for name in names),
         estimated_by=method if isinstance(method, str) else "",
         reported_cost=None if amount is None else amount_text(amount),
+        cache_reported_input=count(node, "cache_reported_input"),
     )
 
 

@@ -196,4 +196,4 @@ def snapshot(state: BaseModel) -> Snapshot:
     """
     walk = Walk()
     walk.model(state, "", PLAIN)
-    return Snapshot(walk.leaves, walk.meta, frozenset(walk.hidden), frozenset(walk.lists))
+    return Snapshot(walk.leaves, walk.meta, frozenset(walk.hidden), frozenset(walk.lists), type(state))

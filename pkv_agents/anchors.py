@@ -11,9 +11,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, cast
 
+from ._deep import MAX_DEPTH, bounded, is_deep
 from .errors import MessageError
 from .messages import Message, Part
 
@@ -137,15 +138,40 @@ def _frames(messages: Sequence[Message]) -> list[str]:
 
 def _frame(message: Message) -> str:
     """Content without markers and ids; one plain text part is the same as its text."""
+    try:
+        try:
+            return _framed(message)
+        except RecursionError:
+            return _framed(_shallow(message))
+    except (TypeError, ValueError) as error:
+        raise MessageError(f"a {message.role} message holds something that is not plain JSON data: {error}") from None
+
+
+def _framed(message: Message) -> str:
     content = _parts(message.content)
     calls = [[call.name, dict(call.arguments)] for call in message.tool_calls]
     if isinstance(content, str) and not calls:
         return f"{message.role}{len(content)}:{content}"
-    try:
-        data = _canonical([content, calls])
-    except (TypeError, ValueError) as error:
-        raise MessageError(f"a {message.role} message holds something that is not plain JSON data: {error}") from None
+    data = _canonical([content, calls])
+    # Most data has fewer brackets than it may have levels, and need not be walked.
+    if data.count("[") + data.count("{") > MAX_DEPTH and any(map(is_deep, _data_of(message))):
+        return _framed(_shallow(message))
     return f"{message.role}/{len(data)}:{data}"
+
+
+def _data_of(message: Message) -> list[object]:
+    parts = () if isinstance(message.content, str) else message.content
+    return [*parts, *(call.arguments for call in message.tool_calls)]
+
+
+def _shallow(message: Message) -> Message:
+    """The message as `wire` sends it, with text in place of what is nested too deeply."""
+    content = message.content
+    return replace(
+        message,
+        content=content if isinstance(content, str) else tuple(bounded(part) for part in content),
+        tool_calls=tuple(replace(call, arguments=bounded(call.arguments)) for call in message.tool_calls),
+    )
 
 
 def _parts(content: str | tuple[Part, ...]) -> str | list[dict[str, object]]:

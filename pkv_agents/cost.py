@@ -6,7 +6,7 @@ Exact decimals; nothing is rounded before it is shown. What is not known is None
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from functools import reduce
 from typing import Literal, cast
@@ -16,9 +16,9 @@ from .errors import PriceError
 from .prices import Price
 from .usage import Usage
 
-CostStatus = Literal["reported", "estimated", "no price known", "not reported"]
+CostStatus = Literal["reported", "estimated", "no price known", "not reported", "several currencies"]
 
-_STATUSES: tuple[CostStatus, ...] = ("reported", "estimated", "no price known", "not reported")
+_STATUSES: tuple[CostStatus, ...] = ("reported", "estimated", "no price known", "not reported", "several currencies")
 _BUCKETS = ("fresh", "cache_read", "cache_write_5m", "cache_write_1h", "output")
 
 
@@ -35,8 +35,9 @@ class Cost:
         total: What the provider says, or else the sum of the parts that are known.
         saving: What the same input would have cost more without a cache, by the prices; below 0 where writing it cost
             more than reading it saved. None where the cache was not reported or a price is missing.
-        currency: Three capital letters.
-        status: `reported` by the provider, `estimated` from prices (also a sum of both), or why there is no total.
+        currency: Three capital letters; empty in a running sum over several.
+        status: `reported` by the provider, `estimated` from prices (also a sum of both), or why there is no total:
+            `no price known`, `not reported`, or `several currencies` in a running sum (`add_cost`).
         as_of: The date of the prices, of the oldest in a sum; empty where none were used.
         complete: Whether nothing is missing from `total`.
     """
@@ -153,6 +154,34 @@ def total_cost(costs: Iterable[Cost]) -> Cost | None:
     """
     known = list(costs)
     return reduce(Cost.__add__, known) if len({cost.currency for cost in known}) == 1 else None
+
+
+def add_cost(total: Cost | None, cost: Cost) -> Cost:
+    """A running sum, one cost further. It never starts anew.
+
+    Args:
+        total: The sum so far; None before the first cost.
+        cost: The next one.
+
+    Returns:
+        The sum. Once two amounts of different currencies met, it has no amounts and the status `several currencies`,
+        for good. A cost without any amount is of no currency.
+    """
+    if total is None or cost.status == "several currencies":
+        return cost
+    if total.status == "several currencies":
+        return total
+    if total.currency == cost.currency:
+        return total + cost
+    if not _has_amount(cost):
+        return total + replace(cost, currency=total.currency)
+    if not _has_amount(total):
+        return replace(total, currency=cost.currency) + cost
+    return Cost(currency="", status="several currencies")
+
+
+def _has_amount(cost: Cost) -> bool:
+    return any(getattr(cost, name) is not None for name in _AMOUNTS)
 
 
 def _cost(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from json import loads
 
 from ._minimal import digest, shortened
 from .changes import Change
-from .paths import is_below, prefixes
+from .paths import prefixes
 from .snapshots import PLAIN, Snapshot
 
 UNKNOWN = ""
@@ -69,27 +70,63 @@ def fold(told: Snapshot, changes: Iterable[Change]) -> Snapshot:
         A new snapshot; `fold(a, diff(a, b)) == b`, but for Volatile values that did not move enough to be told. An edit
         of something else than what was believed leaves `UNKNOWN` there, so that it is told again.
     """
-    leaves = dict(told.leaves)
+    believed = _Believed(told.leaves)
+    leaves = believed.leaves
     for change in changes:
-        if change.edits and change.edits != digest(_at(change.path, leaves)):
-            leaves.update(dict.fromkeys([path for path, _ in (*_at(change.path, leaves), *change.leaves)], UNKNOWN))
-            continue
-        if change.path in leaves and len(change.leaves) == 1 and change.leaves[0][0] == change.path:
+        if change.edits and change.edits != digest(believed.at(change.path)):
+            believed.put((path, UNKNOWN) for path, _ in (*believed.at(change.path), *change.leaves))
+        elif change.path in leaves and len(change.leaves) == 1 and change.leaves[0][0] == change.path:
             leaves[change.path] = change.leaves[0][1]
-            continue
-        for outer in prefixes(change.path):
-            leaves.pop(outer, None)
-        for inner in [path for path in leaves if is_below(path, change.path)]:
-            del leaves[inner]
-        leaves.update(change.leaves)
+        else:
+            believed.forget(change.path)
+            believed.put(change.leaves)
     return Snapshot(leaves, told.meta)
 
 
-def _at(path: str, leaves: Mapping[str, str]) -> list[tuple[str, str]]:
-    """What is believed at or below a path."""
-    if path in leaves:
-        return [(path, leaves[path])]
-    return [pair for pair in leaves.items() if is_below(pair[0], path)]
+class _Believed:
+    """What is believed while it is folded. What lies below a path stands together when the paths are sorted."""
+
+    def __init__(self, leaves: Mapping[str, str]) -> None:
+        self.leaves = dict(leaves)
+        self._sorted: list[str] | None = None  # made when it is first needed
+
+    def at(self, path: str) -> list[tuple[str, str]]:
+        """What is believed at or below a path."""
+        if path in self.leaves:
+            return [(path, self.leaves[path])]
+        places = self._places()
+        return [(place, self.leaves[place]) for start, end in _below(places, path) for place in places[start:end]]
+
+    def forget(self, path: str) -> None:
+        """Drop what was said at, inside or around a path."""
+        places = self._places()
+        for outer in prefixes(path):
+            if self.leaves.pop(outer, None) is not None:
+                del places[bisect_left(places, outer)]
+        for start, end in _below(places, path):
+            for inner in places[start:end]:
+                del self.leaves[inner]
+            del places[start:end]
+
+    def put(self, leaves: Iterable[tuple[str, str]]) -> None:
+        """Believe some leaves."""
+        places = self._places()
+        for path, text in leaves:
+            if path not in self.leaves:
+                insort(places, path)
+            self.leaves[path] = text
+
+    def _places(self) -> list[str]:
+        if self._sorted is None:
+            self._sorted = sorted(self.leaves)
+        return self._sorted
+
+
+def _below(places: list[str], path: str) -> Iterator[tuple[int, int]]:
+    """The two runs of sorted paths that lie inside a path: its entries, and its fields. The later one comes first."""
+    for opening, after in ("[\\", "./"):
+        start = bisect_left(places, path + opening)
+        yield start, bisect_left(places, path + after, start)
 
 
 def _is_news(path: str, old: str, new: str, state: Snapshot) -> bool:

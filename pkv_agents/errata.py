@@ -32,7 +32,7 @@ def check_tag(tag: str) -> str:
     Raises:
         SessionError: It is not four characters of lower-case base32.
     """
-    if not _TAG.fullmatch(tag):
+    if not isinstance(tag, str) or not _TAG.fullmatch(tag):  # pyright: ignore[reportUnnecessaryIsInstance] (untyped)
         raise SessionError(f"tag {tag!r} is not four characters of [a-z2-7]; leave it out to get a random one")
     return tag
 
@@ -96,14 +96,14 @@ def _block(template: str, lines: list[str], tag: str) -> str:
 def _line_pieces(style: ErrataStyle) -> tuple[str, str, str, str]:
     """What stands before the path, between path and note, between note and value, and after the value."""
     before, _, rest = style.line.partition("{path}")
-    middle, _, end = rest.rpartition("{value}")
-    words, note, more = middle.partition("{note}")
-    return (before, words, more, end) if note else (before, middle, "", end)
+    words, _, rest = rest.partition("{note}")
+    more, _, end = rest.partition("{value}")
+    return before, words, more, end
 
 
 def _note(style: ErrataStyle, label: str | None, untrusted: bool) -> str:
     """What stands in parentheses after a path."""
-    if (not untrusted and not label) or "{note}" not in style.line:
+    if not untrusted and not label:
         return ""
     return f" ({'; '.join(word for word in (label, style.untrusted if untrusted else None) if word)})"
 

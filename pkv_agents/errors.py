@@ -89,7 +89,10 @@ class PriceError(PkvError, ValueError):
 
 
 class StoreError(PkvError):
-    """A session store that failed."""
+    """A session store that failed.
+
+    A driver's own error, whose text may hold a password, is not shown with it; a debugger finds it in `__context__`.
+    """
 
 
 class ConformanceError(PkvError, AssertionError):

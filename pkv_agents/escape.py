@@ -32,26 +32,32 @@ _INVISIBLE = (
     r"\u1dc0-\u1dff\u200b-\u200f\u202a-\u202e\u2060-\u206f\u20d0-\u20ff\u3164\ufe00-\ufe0f\ufe20-\ufe2f\ufeff"
     r"\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]*"
 )
-# The Cyrillic and Greek letters that look like one of ours; the styled ones are found by their compatibility form.
+# Letters of other alphabets that look like one of ours; styled and accented ones are found by their decomposition.
 _LETTERS = {
-    "s": "\u0455",
-    "t": "\u0442\u03c4",
-    "a": "\u0430\u03b1",
-    "e": "\u0435\u03b5",
-    "u": "\u03c5",
-    "p": "\u0440\u03c1",
-    "d": "\u0501",
+    "s": "\u0455\u0282\ua731",
+    "t": "\u0442\u03c4\u0288\u01ad\u1d1b",
+    "a": "\u0430\u03b1\u0251\u1d00",
+    "e": "\u0435\u03b5\u025b\u04bd\u212e\u1d07",
+    "u": "\u03c5\u028b\u057d\u1d1c",
+    "p": "\u0440\u03c1\u1d18",
+    "d": "\u0501\u0256\u0257\u1d05",
 }
-_STYLED = (range(0x2100, 0x2150), range(0x24B6, 0x24EA), range(0xFF21, 0xFF5B), range(0x1D400, 0x1D800))
+_STYLED = (
+    *(range(0xC0, 0x250), range(0x2B0, 0x2E5), range(0x400, 0x530), range(0x1D2C, 0x1D6B), range(0x1E00, 0x1F00)),
+    *(range(0x2070, 0x20A0), range(0x2100, 0x2150), range(0x24B6, 0x24EA), range(0xFF21, 0xFF5B)),
+    *(range(0x1D400, 0x1D800), range(0x1F130, 0x1F14A)),
+)
 
 
 def _look_alikes() -> dict[str, str]:
     """Each letter of our tags with all characters that look like it."""
     found = {letter: letter + others for letter, others in _LETTERS.items()}
+    bases = {shape: letter for letter, shapes in found.items() for shape in shapes}
     for code in (code for block in _STYLED for code in block):
-        letter = unicodedata.normalize("NFKC", chr(code)).lower()
-        if letter in found:
-            found[letter] += chr(code)
+        # What is left beside the letter is an accent: as one of its own it would be passed over (`_INVISIBLE`).
+        base, *accents = unicodedata.normalize("NFKD", chr(code)).lower()
+        if base in bases and chr(code) not in bases and all(map(unicodedata.combining, accents)):
+            found[bases[base]] += chr(code)
     return found
 
 
@@ -62,7 +68,7 @@ def _spelled(word: str) -> str:
     return _INVISIBLE.join(f"[{_SHAPES[letter]}]" for letter in word)
 
 
-_ANGLE = "[<\uff1c\ufe64\u2039\u2329\u276c\u276e\u2770\u3008\u27e8]"
+_ANGLE = "[<\u02c2\u1438\u2039\u227a\u2329\u276c\u276e\u2770\u27e8\u27ea\u2991\u3008\u300a\ufe64\uff1c]"
 _SQUARE = "[\\[\uff3b]"
 _DOUBLE = "[\u27e6\u301a]"
 _DASH = "[-_\u2010-\u2015\u2212\ufe58\ufe63\uff0d\uff3f]"
@@ -170,18 +176,16 @@ def neutralise_joined(texts: Sequence[str]) -> list[str]:
         As many texts; those in which such a look-alike begins lose its opening character.
     """
     joined = "".join(texts)
-    openings = (
-        [(match.start(), "&#91;" if match["square"] else "&lt;") for match in _LOOKALIKE.finditer(joined)]
-        if len(texts) > 1
-        else []
-    )
+    found = _LOOKALIKE.finditer(joined) if len(texts) > 1 else iter(())
+    match = next(found, None)
     made, start = list[str](), 0
     for text in texts:
-        inside = [(at - start, harmless) for at, harmless in openings if start <= at < start + len(text)]
-        for at, harmless in reversed(inside):
-            text = f"{text[:at]}{harmless}{text[at + 1 :]}"
-        made.append(text)
-        start += len(texts[len(made) - 1])
+        end, at, pieces = start + len(text), start, list[str]()
+        while match is not None and match.start() < end:
+            pieces += [joined[at : match.start()], "&#91;" if match["square"] else "&lt;"]
+            at, match = match.start() + 1, next(found, None)
+        made.append("".join([*pieces, joined[at:end]]) if pieces else text)
+        start = end
     return made
 
 

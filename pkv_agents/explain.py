@@ -14,7 +14,7 @@ from .notices import Notice
 from .predict import Prediction, predict
 from .tokens import estimate_tokens
 from .turnplan import TurnPlan
-from .wire import wire
+from .wire import marked_wire
 
 MAX_LINES = 8
 
@@ -49,6 +49,7 @@ class Explanation:
         new_carrier: Its form.
         new_tokens: Its length.
         told: What it says; what would be said, when it waits.
+        kept: The prefix of the branch's last request is kept; None when there was none.
         notices: What broke the prefix, and what else a user should know.
         quote: What a rebase was considered at.
         prediction: What the cache will serve, where the messages were given.
@@ -64,6 +65,7 @@ class Explanation:
     new_carrier: Carrier | None
     new_tokens: int
     told: tuple[ToldChange, ...]
+    kept: bool | None
     notices: tuple[Notice, ...]
     quote: RebaseQuote | None
     prediction: Prediction | None
@@ -79,7 +81,8 @@ class Explanation:
             f"baseline of {self.baseline_fields} fields, epoch {self.epoch} (began: {self.began})."
         )
         lines = [head, *self._rebase_lines(), *self._errata_lines()]
-        lines.append("What broke the prefix, and what else to know:" if self.notices else _KEPT)
+        lines += [] if self.kept is None else [_KEPT if self.kept else _NOT_KEPT]
+        lines += ["What else there is to know, or what broke it:"] if self.notices else []
         lines += [f"  {notice}" for notice in self.notices]
         if self.prediction is not None:
             known = self.prediction
@@ -120,6 +123,7 @@ class Explanation:
 
 
 _KEPT = "The prefix of the last request is kept."
+_NOT_KEPT = "The prefix of the last request is not kept."
 _AFTER = "after messages"
 _NOTES = {"restated": " (critical, said again)", "new": " (new)"}
 
@@ -146,6 +150,7 @@ def explain(plan: TurnPlan, messages: Sequence[Message] | None = None) -> Explan
         new_carrier=erratum.carrier if erratum is not None else None,
         new_tokens=plan.appended_tokens,
         told=tuple(_told(change, plan) for change in plan.changes),
+        kept=plan.kept,
         notices=plan.notices,
         quote=plan.quote,
         prediction=predict(plan, messages) if messages is not None else None,
@@ -157,7 +162,7 @@ def _told(change: Change, plan: TurnPlan) -> ToldChange:
         why = "removed"
     elif change.path in plan.restated:
         why = "restated"
-    elif is_stale(change.text):
+    elif not change.edits and is_stale(change.text):
         why = "stale"
     elif change.path in plan.epoch.baseline or _is_in_older_errata(change.path, plan):
         why = "changed"
@@ -181,12 +186,9 @@ def transcript(plan: TurnPlan, messages: Sequence[Message]) -> str:
     Returns:
         One paragraph a message, headed by its role; a marker before each one that carries an erratum.
     """
-    blocks = {insertion.text: insertion.is_new for insertion in plan.insertions}
     lines: list[str] = []
-    for message in wire(plan, messages):
-        marks = [
-            "new erratum" if is_new else "replayed erratum" for text, is_new in blocks.items() if text in message.text
-        ]
+    for message, errata in marked_wire(plan, messages):
+        marks = ["new erratum" if erratum.is_new else "replayed erratum" for erratum in errata]
         title = ", ".join([message.role, *marks])
         calls = [f"-> {call.name}({dict(call.arguments)})" for call in message.tool_calls]
         body = message.content if isinstance(message.content, str) else message.text

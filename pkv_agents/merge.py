@@ -9,7 +9,7 @@ The order in which the calls *finished* plays no part. Nothing here knows the st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, cast
 
@@ -81,6 +81,7 @@ class _Write:
     path: str
     steps: tuple[Segment, ...]
     value: object
+    number: int = 0
     layer: int = 0
 
     @property
@@ -117,31 +118,67 @@ def merge_patches(
     for (one, _), (two, _) in zip(ordered, ordered[1:], strict=False):
         if not one < two:
             raise StateError(f"two patches have the order key {one!r}; give each call a key of its own")
-    written: list[_Write] = []
+    written = _Written()
     conflicts: list[PatchConflict] = []
     for call, patch in ordered:
-        before = list(written)
+        first = written.count
         for path, value in patch.items():
-            write = _Write(call, path, parse_path(path), value)
-            _place(write, before, written, conflicts, policy)
-    made = [dict[str, object]() for _ in range(1 + max((write.layer for write in written), default=-1))]
-    for write in written:
+            written.count += 1
+            _place(_Write(call, path, parse_path(path), value, written.count), first, written, conflicts, policy)
+    kept = written.kept.values()
+    made = [dict[str, object]() for _ in range(1 + max((write.layer for write in kept), default=-1))]
+    for write in kept:
         made[write.layer][write.path] = write.value
     return MergedPatches(tuple(made), tuple(conflicts))
 
 
+class _Written:
+    """The writes that count so far, in their order; found by their place."""
+
+    def __init__(self) -> None:
+        self.kept: dict[int, _Write] = {}
+        self.count = 0
+        self._at: dict[tuple[Segment, ...], dict[int, _Write]] = {}
+        self._inside: dict[tuple[Segment, ...], dict[int, _Write]] = {}
+
+    def add(self, write: _Write) -> None:
+        """Let a write count."""
+        self.kept[write.number] = write
+        self._at.setdefault(write.steps, {})[write.number] = write
+        for length in range(1, len(write.steps)):
+            self._inside.setdefault(write.steps[:length], {})[write.number] = write
+
+    def drop(self, write: _Write) -> None:
+        """Let it no longer count."""
+        del self.kept[write.number], self._at[write.steps][write.number]
+        for length in range(1, len(write.steps)):
+            del self._inside[write.steps[:length]][write.number]
+
+    def at(self, write: _Write) -> Iterable[_Write]:
+        """Those at the same place, in their order."""
+        return self._at.get(write.steps, {}).values()
+
+    def met(self, write: _Write, last: int) -> list[_Write]:
+        """Those up to a number that a write may meet, in their order: at the same place, around it and inside it."""
+        around = (self._at.get(write.steps[:length], {}) for length in range(1, len(write.steps) + 1))
+        # An append meets nothing inside: it adds items, and those that are there stay.
+        inside = {} if write.is_append else self._inside.get(write.steps, {})
+        found = [other for group in (*around, inside) for other in group.values() if other.number <= last]
+        return sorted(found, key=lambda other: other.number)
+
+
 def _place(
     write: _Write,
-    before: Sequence[_Write],
-    written: list[_Write],
+    before: int,
+    written: _Written,
     conflicts: list[PatchConflict],
     policy: Policy | Callable[[PatchConflict], Policy],
 ) -> None:
-    """Add one write to those of earlier calls."""
+    """Add one write to those of earlier calls, whose numbers go up to `before`."""
     lost: list[_Write] = []
     found: list[PatchConflict] = []
-    for other in before:
-        outcome = _outcome(other, write) if any(other is kept for kept in written) else None
+    for other in written.met(write, before):
+        outcome = _outcome(other, write)
         if outcome is None:
             continue
         if outcome == "replaced" and other.steps == write.steps and _is_same(other.value, write.value):
@@ -165,12 +202,13 @@ def _place(
         else:
             write.layer = max(write.layer, other.layer + 1)
     conflicts += found
-    written[:] = [kept for kept in written if not any(kept is gone for gone in lost)]
-    same = next((kept for kept in written if kept.steps == write.steps and kept.is_append and write.is_append), None)
-    if same is not None and any(same is other for other in before):
+    for gone in lost:
+        written.drop(gone)
+    same = next((kept for kept in written.at(write) if kept.is_append and write.is_append), None)
+    if same is not None and same.number <= before:
         same.value = append(*_appended(same.value), *_appended(write.value))
         return
-    written.append(write)
+    written.add(write)
 
 
 def _appended(value: object) -> list[object]:

@@ -8,6 +8,7 @@ The codes of the core:
 | `pinned_changed` | a Pinned field changed, so a new epoch began |
 | `instructions_changed` | the instructions changed, so the prefix broke at its start and a new epoch began |
 | `field_hidden` | a field that the head showed is Hidden now, so a new epoch began |
+| `style_changed` | the style has other markers than the head declares, so a new epoch began |
 | `errata_limit` | the errata outgrew the policy, so they were folded into a new baseline |
 | `payback` | re-reading the errata had cost as much as a rebase, so they were folded into a new baseline |
 | `cache_cold` | the provider's cache had expired, so the errata were folded into a new baseline at no cost |
@@ -15,6 +16,9 @@ The codes of the core:
 | `history_forked` | the history branched off, or was edited further down and errata were lost |
 | `history_edited` | the history was edited further down, and no erratum was lost |
 | `sliding_window` | the front of the history moves again and again; the head is kept, errata are told at the tail |
+| `system_misplaced` | the application put a system message where the provider's profile knows of none |
+| `carrier_changed` | an erratum could not be replayed in the form in which it was sent |
+| `session_deleted` | the session was deleted in the store meanwhile; everything is told anew |
 | `orphan_tool_result` | a tool result without its call was not sent |
 | `erratum_waits` | there is no legal place for the erratum in this request |
 | `system_refused` | the endpoint refused a system turn behind the head; the other carrier is used from here on |
@@ -32,6 +36,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+_EVENTS = frozenset({"history_forked", "history_edited", "history_rewritten", "carrier_changed"})
 _ADVICE = frozenset({"rebase_requested", "payback", "cache_cold", "below_minimum"})
 
 
@@ -52,6 +57,11 @@ class Notice:
     cost: str = ""
     mend: str = ""
     message: str = ""
+
+    @property
+    def is_event(self) -> bool:
+        """Whether it tells of something that happened to one request, and may happen again."""
+        return self.code in _EVENTS
 
     @property
     def is_advice(self) -> bool:

@@ -20,6 +20,12 @@ _SEGMENT = re.compile(
 )
 
 
+# As a whole, for paths of ours that come back from a store: one look is enough.
+_JSON_TEXT = r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4}))*"'
+_KEY = rf"\[(?:[A-Za-z0-9_.-]+|{_JSON_TEXT})\]"
+_PATH = re.compile(rf"(?:{_NAME.pattern}|{_KEY})(?:\.{_NAME.pattern}|{_KEY})*")
+
+
 @dataclass(frozen=True, slots=True)
 class Segment:
     """One step of a path: a field of a model, or the key of an entry."""
@@ -78,6 +84,29 @@ def parse_path(path: str) -> tuple[Segment, ...]:
         else:
             segments.append(Segment(_unquote(path, match["quoted"]), is_key=True))
     return tuple(segments)
+
+
+def is_path(path: str) -> bool:
+    """Whether a text is a path, as a snapshot writes it."""
+    return _PATH.fullmatch(path) is not None
+
+
+def canonical_path(path: str) -> str:
+    """A path in the one spelling in which a snapshot, an erratum and a ledger write it.
+
+    Args:
+        path: In any spelling that a patch may use, for instance `its["a"].eta`.
+
+    Returns:
+        For instance `its[a].eta`.
+
+    Raises:
+        StateError: The text is no path.
+    """
+    made = ""
+    for segment in parse_path(path):
+        made = join_key(made, segment.text) if segment.is_key else join_field(made, segment.text)
+    return made
 
 
 def _unquote(path: str, quoted: str) -> str:

@@ -7,12 +7,13 @@ are pure, so a call that fails, is retried or resumed never happened: the next p
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from . import _reasons
-from ._decide import Decision, decide
+from ._decide import Decision, decide, leaks
+from ._draft import Draft, changed_carrier, new_insertion, replayed, tell
 from ._locate import Place, locate
 from ._rebase import DEFAULT_POLICY, RebasePolicy
 from ._request import Request, read_request
@@ -21,16 +22,18 @@ from ._slots import choose_carrier
 from ._ttl import aged
 from ._walk import snapshot
 from .anchors import ROOT
-from .diff import Change, diff, fold
-from .errata import DEFAULT_STYLE, ErrataStyle, check_tag, new_tag, render_baseline, render_erratum
+from .diff import diff, fold
+from .errata import check_tag, new_tag, render_baseline
 from .errors import SchemaError
 from .ledger import Epoch, Erratum, Ledger, Sent
 from .messages import Message
+from .notices import Notice
 from .profiles import Profile, minimum_notice
 from .snapshots import PLAIN, Snapshot
 from .state import TrackedState
+from .styles import DEFAULT_STYLE, ErrataStyle
 from .tokens import estimate_tokens
-from .turnplan import Insertion, Previous, TurnPlan
+from .turnplan import Previous, TurnPlan
 
 
 def plan(
@@ -70,6 +73,7 @@ def plan(
     Raises:
         StateError: The state holds a value that cannot be rendered.
         MessageError: A message is not plain data.
+        SessionError: The clock has no zone, or the tag is none.
     """
     request = read_request(ledger, messages, instructions, profile=profile, model=model, clock=clock, style=style)
     place = _place(ledger, request)
@@ -77,16 +81,16 @@ def plan(
     seen: Mapping[str, datetime] = place.epoch.observed if place is not None else {}
     now, observed = aged(_as_snapshot(state), told, seen, confirmed or {}, clock)
     changes = diff(told, now) if place is not None else ()
-    decision = decide(place, told, changes, now, request, rebase, policy)
+    decision = decide(ledger, place, told, changes, now, request, rebase, policy)
     if place is None or decision.reason is not None:
-        epoch = kept = _begin(ledger, now, request, decision.reason, _used_tag(ledger, tag))
-        again: Sequence[Change] = ()
+        begun = _begin(ledger, now, request, decision, _used_tag(ledger, tag))
+        draft = Draft(begun, begun, begun.baseline, diff(begun.baseline, now))
     else:
-        epoch, kept = place.epoch, place.kept
-        again = restated(epoch, told, changes, now, request.history.messages, policy.restate_after_tokens)
-    if dict(observed) != dict(kept.observed):
-        kept = replace(kept, observed=observed)
-    return _fill(ledger, place, now, request, epoch, kept, decision, again)
+        again = restated(place.epoch, told, changes, now, request.history.messages, policy.restate_after_tokens)
+        draft = Draft(place.epoch, place.kept, told, changes, again)
+    if dict(observed) != dict(draft.kept.observed):
+        draft = replace(draft, kept=replace(draft.kept, observed=observed))
+    return _fill(ledger, place, now, request, decision, draft)
 
 
 def _as_snapshot(state: TrackedState | Snapshot) -> Snapshot:
@@ -118,104 +122,103 @@ def _told(epoch: Epoch) -> Snapshot:
     return fold(epoch.baseline, (change for erratum in epoch.errata for change in erratum.changes))
 
 
-def _begin(ledger: Ledger | None, now: Snapshot, request: Request, reason: str | None, tag: str) -> Epoch:
+def _begin(ledger: Ledger | None, now: Snapshot, request: Request, decision: Decision, tag: str) -> Epoch:
     """A new epoch, whose baseline is the state as it is now."""
     numbers = (known.number for known in ledger.epochs) if ledger is not None else ()
     return Epoch(
         number=max(numbers, default=-1) + 1,
-        start=ROOT if reason in (None, _reasons.HISTORY_REWRITTEN) else request.history.end,
+        start=ROOT if decision.fresh else request.history.end,
         first=request.history.first,
         tag=tag,
         baseline=now.without_volatile(),
         baseline_text=render_baseline(now, tag=tag, style=request.style),
-        reason=reason or "start",
+        reason=decision.reason or "start",
         head=request.head_hash,
     )
 
 
 def _fill(
-    ledger: Ledger | None,
-    place: Place | None,
-    now: Snapshot,
-    request: Request,
-    epoch: Epoch,
-    kept: Epoch,
-    decision: Decision,
-    again: Sequence[Change],
+    ledger: Ledger | None, place: Place | None, now: Snapshot, request: Request, decision: Decision, draft: Draft
 ) -> TurnPlan:
     """The plan of a request in its epoch: replay what was sent, tell what is new where there is a place for it."""
-    rest, profile = request.history.messages, request.profile
     revision = (ledger.revision if ledger is not None else 0) + 1
-    told = _told(epoch)
-    changes = diff(told, now)
-    insertions = _replayed(epoch, request)
-    erratum = None
-    begins = place is None or epoch is not place.epoch
-    carrier = choose_carrier(profile, rest, len(rest)) if changes or again else None
-    if carrier is None:
-        again = ()
-    else:
-        changes = (*changes, *again)
-        text = render_erratum(changes, tag=epoch.tag, style=request.style)
-        erratum = Erratum(request.history.end, text, carrier, changes, revision)
-        insertions.append(Insertion(request.leading + len(rest), text, carrier, is_new=True, revision=revision))
-        kept = replace(kept, errata=(*kept.errata, erratum))
-        told = fold(told, changes)
-    notices = [*decision.notices]
-    if begins:
-        short = minimum_notice(estimate_tokens(request.system(epoch)), profile)
-        notices += [short] if short is not None else []
-    if carrier is None and any(rest or not now.meta.get(change.path, PLAIN).volatile for change in changes):
-        notices.append(_reasons.waits(changes, rest))
-    if request.orphans:
-        notices.append(_reasons.orphaned(request.orphans))
-    is_known = ledger is not None and any(known is kept for known in ledger.epochs)
+    insertions = replayed(draft.epoch, request)
+    draft = tell(draft, request, revision)
+    if draft.erratum is not None:
+        insertions.append(new_insertion(draft.erratum, request))
+    moved = changed_carrier(place, request) if place is not None and decision.reason is None else None
+    is_known = ledger is not None and any(known is draft.kept for known in ledger.epochs)
     base = ledger.last if ledger is not None else ""
     return TurnPlan(
-        system=request.system(epoch),
+        system=request.system(draft.epoch),
         insertions=tuple(insertions),
-        erratum=erratum,
-        changes=changes,
-        restated=tuple(change.path for change in again),
-        notices=tuple(notices),
+        erratum=draft.erratum,
+        changes=tuple(draft.changes),
+        restated=tuple(change.path for change in draft.again),
+        notices=tuple(_notices(place, now, request, decision, draft, moved)),
         rebased=decision.reason,
         quote=decision.quote,
-        epoch=kept,
-        told=told,
-        appended_tokens=estimate_tokens(erratum.text) if erratum is not None else 0,
+        epoch=draft.kept,
+        told=draft.told,
+        appended_tokens=estimate_tokens(draft.erratum.text) if draft.erratum is not None else 0,
+        kept=None if place is None else place.keeps and decision.reason is None and moved is None,
+        forgets=leaks(ledger, now),
+        count=len(request.messages),
         leading=request.leading,
         dropped=tuple(request.leading + at for at in request.orphans),
         profile=request.given,
         sent=Sent(
-            request.history.end, kept.number, request.model, revision - 1 if is_known else revision, request.clock
+            end=request.history.end,
+            epoch=draft.kept.number,
+            model=request.model,
+            revision=revision - 1 if is_known else revision,
+            at=request.clock,
         ),
-        previous=_previous(place, request),
+        previous=_previous(ledger, place, request),
         base=base,
-        id=base if is_known else _plan_id(base, kept, erratum),
+        id=base if is_known else _plan_id(base, draft.kept, draft.erratum),
     )
 
 
-def _replayed(epoch: Epoch, request: Request) -> list[Insertion]:
+def _notices(
+    place: Place | None,
+    now: Snapshot,
+    request: Request,
+    decision: Decision,
+    draft: Draft,
+    moved: Notice | None,
+) -> Iterator[Notice]:
+    """Everything that there is to say about this request."""
+    yield from decision.notices
+    if moved is not None:
+        yield moved
     rest, profile = request.history.messages, request.profile
-    replayed: list[Insertion] = []
-    for sent in epoch.errata:
-        after = sent.anchor.after
-        if after > len(rest):
-            continue  # only in a history that the provider's server holds
-        carrier = choose_carrier(profile, rest, after, sent_as=sent.carrier) or profile.carrier
-        replayed.append(Insertion(request.leading + after, sent.text, carrier, revision=sent.revision))
-    return replayed
+    if place is None or decision.reason is not None:
+        short = minimum_notice(estimate_tokens(request.system(draft.epoch)), profile)
+        if short is not None:
+            yield short
+    waiting = draft.changes if draft.erratum is None else ()
+    if any(rest or not now.meta.get(change.path, PLAIN).volatile for change in waiting):
+        yield _reasons.waits(waiting, rest)
+    if request.late_systems and profile.carrier != "system":
+        yield _reasons.misplaced(request.leading + request.late_systems[0], profile)
+    if request.orphans:
+        yield _reasons.orphaned([request.leading + at for at in request.orphans])
 
 
-def _previous(place: Place | None, request: Request) -> Previous | None:
+def _previous(ledger: Ledger | None, place: Place | None, request: Request) -> Previous | None:
     """What this model's cache holds of the request that this one continues."""
-    if place is None:
+    if ledger is None or place is None:
         return None
+    sent = [one for one in ledger.sent if one.model == request.model and one.epoch == place.epoch.number]
+    if not sent:
+        return None
+    latest = place.latest(request.model)
+    used_at = max((one.at for one in sent if one.at is not None), default=None)  # also by another branch
     system = request.system(place.epoch) if place.epoch.head == request.head_hash else ""
-    sent = max((s for s in place.before if s.model == request.model), key=lambda s: s.end.after, default=None)
-    if sent is None:
-        return None
-    return Previous(sent.end.after, system, sent.revision, sent.at)
+    if latest is None:
+        return Previous(0, system, 0, used_at)
+    return Previous(latest.end.after, system, latest.revision, used_at)
 
 
 def _plan_id(base: str, epoch: Epoch, erratum: Erratum | None) -> str:

@@ -69,7 +69,7 @@ def predict(
 
 def _request(plan: TurnPlan, messages: Sequence[Message], encode: Encode, at: float) -> CacheRequest:
     sent = wire(plan, messages)
-    marks = {mark.message for mark in plan_breakpoints(sent, plan.profile).breakpoints}
+    marks = plan_breakpoints(sent, plan.profile).breakpoints
     return cache_request(sent, breakpoints=marks, at=at, encode=encode)
 
 
@@ -77,4 +77,4 @@ def _earlier(plan: TurnPlan, before: Previous) -> TurnPlan:
     """The plan of the request before, as far as this one repeats it."""
     end = plan.leading + before.after
     kept = (it for it in plan.insertions if it.after <= end and it.revision <= before.revision and not it.is_new)
-    return replace(plan, system=before.system, insertions=tuple(kept))
+    return replace(plan, system=before.system, insertions=tuple(kept), count=end)

@@ -156,16 +156,17 @@ class PriceTable:
 
         Args:
             model: Its name in any spelling: dated, or as Bedrock, Vertex, OpenRouter or LangChain write it.
-            provider: Who serves it. A server of one's own (`vllm`, `ollama`, `local` and the like) has no price here,
-                unless a row names it.
+            provider: Who serves it; the name of a profile will do, also one of a variant (`openrouter-anthropic`). A
+                server of one's own (`vllm`, `ollama`, `local` and the like) has no price here, unless a row names it.
 
         Returns:
             The price, or None where none is known. A name that merely begins like a known one is not known.
         """
         asked = provider.lower()
-        others = frozenset[str]() if asked in OWN_SERVERS else MAKERS
+        family = asked.partition("-")[0]
+        others = frozenset[str]() if not OWN_SERVERS.isdisjoint((asked, family)) else MAKERS
         for name in (model_family(model, dated=True), model_family(model)):
-            for providers in (frozenset((asked,)), others):
+            for providers in (frozenset((asked,)), frozenset((family,)), others):
                 for row in self.rows:
                     if row.model == name and row.provider in providers:
                         return row.price

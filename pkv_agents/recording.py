@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ._reasons import FIELD_HIDDEN
 from .anchors import digest
 from .errors import ConflictError
 from .ledger import MAX_EPOCHS, MAX_SENT, Epoch, Ledger, Sent
@@ -32,20 +31,28 @@ def commit(ledger: Ledger | None, plan: TurnPlan, *, answer: Message | None = No
         return current
     sent = replace(plan.sent, answer=digest(answer)) if answer is not None else plan.sent
     if ledger is not None and plan.id == plan.base and _knows(current, plan.epoch):
-        return replace(current, sent=_with_sent(current, sent))
+        epochs = _forgetting(current, plan)
+        return replace(current, epochs=(*epochs, _known(current, plan.epoch)), sent=_with_sent(current, sent))
     if plan.base != current.last:
         raise ConflictError("another turn was recorded between plan and commit; plan again from the current ledger")
-    epochs = [epoch for epoch in current.epochs if epoch.number != plan.epoch.number]
-    if plan.rebased == FIELD_HIDDEN:
-        epochs = []
     return Ledger(
         version=current.version,
         revision=current.revision + 1,
         last=plan.id,
-        epochs=(*epochs, plan.epoch)[-MAX_EPOCHS:],
+        epochs=(*_forgetting(current, plan), plan.epoch)[-MAX_EPOCHS:],
         sent=_with_sent(current, sent),
         refused=current.refused,
     )
+
+
+def _forgetting(ledger: Ledger, plan: TurnPlan) -> list[Epoch]:
+    """The epochs that stay beside the plan's own."""
+    return [] if plan.forgets else [epoch for epoch in ledger.epochs if epoch.number != plan.epoch.number]
+
+
+def _known(ledger: Ledger, epoch: Epoch) -> Epoch:
+    """An epoch as the ledger has it, with errata that were added since."""
+    return next(known for known in ledger.epochs if known.number == epoch.number)
 
 
 def _knows(ledger: Ledger, epoch: Epoch) -> bool:

@@ -11,11 +11,13 @@ The state itself is not stored: the caller's value is the truth, and the ledger 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Generic, Literal
 
 from ._board import NoticeBoard
+from ._checks import check_session
 from ._open_plans import OpenPlans
 from ._rebase import DEFAULT_POLICY, RebasePolicy
 from ._report import SessionReport
@@ -26,7 +28,7 @@ from ._tally import Tally
 from ._walk import snapshot
 from .cost import Cost
 from .errata import check_tag, new_tag
-from .errors import ConflictError, MissingSessionKeyError, SessionError, StoreError
+from .errors import ConflictError, LedgerError, SessionError, StoreError
 from .explain import transcript
 from .ledger import Ledger
 from .messages import Message
@@ -40,6 +42,9 @@ from .styles import DEFAULT_STYLE, ErrataStyle
 from .turnplan import TurnPlan
 from .usage import Usage, normalise_usage
 from .wire import wire
+
+MAX_DONE = 32
+"""How many recorded plans are known: recording one of them again does nothing."""
 
 
 def _utc_now() -> datetime:
@@ -86,10 +91,7 @@ class AgentSession(Generic[StateT]):
         prices: PriceTable = DEFAULT_PRICES,
         clock: Callable[[], datetime] = _utc_now,
     ) -> None:
-        if not isinstance(key, str) or not key:  # pyright: ignore[reportUnnecessaryIsInstance] (untyped callers)
-            raise MissingSessionKeyError("a session needs a key of its own, for instance key='user-42'")
-        if store is not None and not callable(getattr(store, "load", None)):
-            raise SessionError(f"store: a store, for instance SQLiteStore('sessions.db'), not a {type(store).__name__}")
+        check_session(key=key, profile=profile, style=style, prices=prices, store=store, clock=clock)
         self.key = key
         self.instructions = instructions
         self.own_profile = profile
@@ -102,7 +104,7 @@ class AgentSession(Generic[StateT]):
         self._tally = Tally(prices)
         self._lock = threading.RLock()
         self._rebase: str | None = None
-        self._last: TurnPlan | None = None
+        self._done: deque[TurnPlan] = deque(maxlen=MAX_DONE)
         self._open = OpenPlans()
         self._saved = Saved(key, store)
         self._saved.reload()
@@ -127,10 +129,10 @@ class AgentSession(Generic[StateT]):
         """Change the state by paths, validated.
 
         Args:
-            patch: Path to new value, for instance `{"orders[4471].status": "delivered"}`; `REMOVE` deletes an entry.
+            patch: Path to new value, for instance `{"orders[4471].status": "delivered"}`; see `apply_patch`.
 
         Returns:
-            The new state.
+            The state.
 
         Raises:
             StateError: A path or value that does not fit; nothing was changed.
@@ -166,10 +168,10 @@ class AgentSession(Generic[StateT]):
         with self._lock:
             failed = self._saved.refresh()
             known = snapshot(self.state)
-            made = self._plan(messages, known, profile if profile is not None else self.profile, model)
+            made = self._plan(messages, known, profile or self.own_profile or self.profile, model)
             self._open.add(made, messages, known)
         for notice in (*failed, *notices, *made.notices):
-            self._board.tell(notice, made.epoch.number)
+            self._board.tell(notice, made.sent.end if notice.is_event else made.epoch.number)
         return made
 
     def commit(
@@ -193,28 +195,26 @@ class AgentSession(Generic[StateT]):
             ConflictError: Another plan, which tells something else, was recorded since this one was made.
             StoreError: It could not be saved; nothing was recorded.
         """
+        if on_conflict not in ("raise", "report"):
+            raise SessionError(f"on_conflict is 'raise' or 'report', not {on_conflict!r}")
         with self._lock:
-            if self._last is plan:
+            if any(plan is done for done in self._done):
                 return
-            reported = normalise_usage(usage)
-            saved, notice, cost = self._saved, None, self._tally.cost(plan, reported)
+            used = normalise_usage(usage)
+            cost, notice = self._tally.cost(plan, used), None
             try:
-                saved.advance(plan, reported, cost, answer, self._plan_anew)
-                self._record(plan, reported, cost)
-            except ConflictError as error:
+                self._saved.advance(plan, used, cost, answer, self._plan_anew)
+                self._record(plan, used, cost)
+            except (ConflictError, StoreError, LedgerError) as error:
                 if on_conflict == "raise":
                     raise
-                saved.count(reported, cost)  # the call was made, whoever won
-                notice = Notice("commit_conflict", cost="the changes are told again", message=str(error))
-            except StoreError as error:
-                if on_conflict == "raise":
-                    raise
-                saved.apply(plan, reported, cost, answer)
-                self._record(plan, reported, cost)
-                notice = Notice("store_failed", mend="save again with the next turn", message=str(error))
+                notice = self._saved.degrade(plan, used, cost, answer, error)
+                if notice.code == "store_failed":
+                    self._record(plan, used, cost)
+            self._done.append(plan)
             self._open.close(plan)
         if notice is not None:
-            self._board.tell(notice, saved.turns)
+            self._board.tell(notice, self._saved.turns)
 
     def _plan_anew(self, plan: TurnPlan) -> TurnPlan | None:
         """The plan of the same request from the ledger as it is now, if that would be the same request."""
@@ -259,19 +259,22 @@ class AgentSession(Generic[StateT]):
     def reset(self) -> None:
         """Forget what the model was told, for a conversation that begins anew; state and account stay.
 
-        Raises:
-            ConflictError: Another process recorded a turn meanwhile; nothing was forgotten.
-            StoreError: It could not be saved; nothing was forgotten.
+        Raises ConflictError or StoreError when that could not be saved; nothing was forgotten then.
         """
         with self._lock:
             self._saved.reset()
+            self._board.begin_anew()
             self._rebase = None
             self._open.clear()
 
-    def transcript(self, messages: Sequence[Message]) -> str:
-        """The exact wire form of a request with these messages, with errata marked. Records and reports nothing."""
+    def transcript(self, messages: Sequence[Message], *, model: str | None = None) -> str:
+        """The exact wire form of a request with these messages, with errata marked. Records and reports nothing.
+
+        It is the form for `model`; when that is left out, for the model of the last request.
+        """
         with self._lock:
-            made = self._plan(messages, snapshot(self.state), self.profile, "")
+            name = model if model is not None else (self._done[-1].sent.model if self._done else "")
+            made = self._plan(messages, snapshot(self.state), self.own_profile or self.profile, name)
         return transcript(made, messages)
 
     def _plan(self, messages: Sequence[Message], state: Snapshot, profile: Profile, model: str) -> TurnPlan:
@@ -291,7 +294,7 @@ class AgentSession(Generic[StateT]):
         )
 
     def _record(self, plan: TurnPlan, usage: Usage, cost: Cost) -> None:
-        self._last, self.profile = plan, plan.profile
-        if plan.rebased is not None and plan.rebased == self._rebase:
-            self._rebase = None
+        self.profile = plan.profile
+        if not plan.base or any(notice.code == "rebase_requested" for notice in plan.notices):
+            self._rebase = None  # done, or nothing to do: a session's first head is as new as can be
         self._tally.add(plan, usage, cost, self._saved.turns)

@@ -9,6 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +56,14 @@ class Snapshot(Mapping[str, str]):
         meta: What the schema says about those leaves that are not plain.
         hidden: The paths of the Hidden fields and secrets that were met; their values were not read.
         lists: The paths of lists without a key whose items have lines of their own (`items[0].price`).
+        schema: The class of the state, which knows what it would hide elsewhere.
     """
 
     leaves: Mapping[str, str] = field(default_factory=dict[str, str])
     meta: Mapping[str, LeafMeta] = field(default_factory=dict[str, LeafMeta])
     hidden: frozenset[str] = frozenset()
     lists: frozenset[str] = frozenset()
+    schema: type[BaseModel] | None = None
 
     def __getitem__(self, path: str) -> str:
         """The JSON text of the leaf at `path`."""

@@ -21,6 +21,8 @@ class TrackedState(BaseModel):
     is refused where it is defined. Markers say what is special about a field; nested models may be plain pydantic
     models (whose assignments pydantic does not validate: patch them by path, `session.update({...})`).
 
+    Two limits are fixed: the text of one value has at most 1,000,000 characters, and values nest at most 64 deep.
+
     A patch validates the model that it touches anew, and so does reading a state back. A validator must therefore
     accept, unchanged, what it has made.
 

@@ -71,7 +71,10 @@ class TurnPlan:
         epoch: The epoch as `commit` records it.
         told: What the model believes after reading this request.
         appended_tokens: An estimate of the new erratum's length.
-        leading: How many system messages at the front of the request went into `system`.
+        kept: The prefix of this branch's last request is kept; None when there was none.
+        forgets: Older epochs showed what is Hidden by now, and are forgotten when this is recorded.
+        count: How many messages it was made for.
+        leading: How many system messages at their front went into `system`.
         dropped: The indexes of messages that are not sent: tool results without their calls.
         profile: The profile that the plan was made for.
         sent: How the request will be known in the ledger.
@@ -91,6 +94,9 @@ class TurnPlan:
     epoch: Epoch
     told: Snapshot
     appended_tokens: int
+    kept: bool | None
+    forgets: bool
+    count: int
     leading: int
     dropped: tuple[int, ...]
     profile: Profile

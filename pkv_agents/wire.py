@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
+from ._deep import MAX_DEPTH, json_name, json_text
 from .errors import SessionError
 from .escape import neutralise, neutralise_joined
 from .messages import Message, Part, ToolCall
 from .tools import sorted_arguments
-from .turnplan import TurnPlan
+from .turnplan import Insertion, TurnPlan
 
 # The model's own thoughts go back as they came: the provider checks their signature, and only the model wrote them.
+# In any other message nobody signed them.
 _SIGNED = frozenset({"thinking", "redacted_thinking", "reasoning"})
 
 
@@ -33,24 +35,46 @@ def wire(plan: TurnPlan, messages: Sequence[Message]) -> tuple[Message, ...]:
     Raises:
         SessionError: The messages are not those of the plan.
     """
-    if plan.insertions and plan.insertions[-1].after > len(messages):
+    return tuple(sent.message for sent in marked_wire(plan, messages))
+
+
+class Placed(NamedTuple):
+    """One message of the wire form, and the errata that it carries."""
+
+    message: Message
+    errata: tuple[Insertion, ...] = ()
+
+
+def marked_wire(plan: TurnPlan, messages: Sequence[Message]) -> list[Placed]:
+    """The wire form as `wire` gives it, with what stands in each message."""
+    if plan.count != len(messages):
         raise SessionError("these are not the messages that the plan was made for; plan and wire the same list")
-    out = [Message("system", plan.system)]
-    at, tidy = plan.leading, plan.profile.sorts_arguments
+    out = [Placed(Message("system", plan.system))]
+    at, tidy, dropped = plan.leading, plan.profile.sorts_arguments, frozenset(plan.dropped)
     for after, group in groupby(plan.insertions, key=lambda insertion: insertion.after):
-        out += [_neutral(message, tidy) for message in _kept(plan, messages, at, after)]
+        out += [Placed(_neutral(message, tidy)) for message in _kept(messages, at, after, dropped)]
         at = after
-        system: list[str] = []
+        system: list[Insertion] = []
         for insertion in group:
             # Behind a system turn nothing can ride on the message before it: the newest word would stand first.
             if insertion.carrier == "system" or system:
-                system.append(insertion.text)
+                system.append(insertion)
             else:
-                out[-1] = append_text(out[-1], insertion.text)
+                _ride(out, insertion)
         if system:  # one turn, however many errata stand here: providers refuse two system turns in a row
-            out.append(Message("system", "\n\n".join(system)))
-    out += [_neutral(message, tidy) for message in _kept(plan, messages, at, len(messages))]
-    return tuple(out)
+            text = "\n\n".join(insertion.text for insertion in system)
+            out.append(Placed(Message("system", text), tuple(system)))
+    out += [Placed(_neutral(message, tidy)) for message in _kept(messages, at, len(messages), dropped)]
+    return out
+
+
+def _ride(out: list[Placed], insertion: Insertion) -> None:
+    """Put a block into the last message that can carry it: none of the application's own system messages."""
+    at = len(out) - 1
+    while at > 1 and out[at].message.role == "system" and not out[at].errata:
+        at -= 1
+    message, errata = out[at]
+    out[at] = Placed(append_text(message, insertion.text), (*errata, insertion))
 
 
 def wire_new(plan: TurnPlan, messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -71,10 +95,10 @@ def wire_new(plan: TurnPlan, messages: Sequence[Message]) -> tuple[Message, ...]
     return sent[last + 1 :]
 
 
-def _kept(plan: TurnPlan, messages: Sequence[Message], start: int, stop: int) -> Sequence[Message]:
-    if not plan.dropped:
+def _kept(messages: Sequence[Message], start: int, stop: int, dropped: frozenset[int]) -> Sequence[Message]:
+    if not dropped:
         return messages[start:stop]
-    return [messages[at] for at in range(start, stop) if at not in plan.dropped]
+    return [messages[at] for at in range(start, stop) if at not in dropped]
 
 
 def append_text(message: Message, block: str) -> Message:
@@ -104,16 +128,18 @@ def _neutral(message: Message, sorts: bool) -> Message:
     if message.role == "system":
         return message
     content = message.content
-    content = neutralise(content) if isinstance(content, str) else _neutral_parts(content)
+    is_own = message.role == "assistant"
+    content = neutralise(content) if isinstance(content, str) else _neutral_parts(content, is_own)
     calls = tuple(_neutral_call(call, sorts) for call in message.tool_calls)
-    if content == message.content and calls == message.tool_calls and not calls:
+    answers = message.tool_call_id and neutralise(message.tool_call_id)
+    if content == message.content and answers == message.tool_call_id and not calls:
         return message
-    return replace(message, content=content, tool_calls=calls)
+    return replace(message, content=content, tool_calls=calls, tool_call_id=answers)
 
 
-def _neutral_parts(parts: Sequence[Part]) -> tuple[Part, ...]:
+def _neutral_parts(parts: Sequence[Part], is_own: bool) -> tuple[Part, ...]:
     """Every text of every part: documents, search results and refusals are read as well as text is."""
-    made = [part if part.get("type") in _SIGNED else cast(Part, _neutral_data(part, keep="url")) for part in parts]
+    made = [part if is_own and part.get("type") in _SIGNED else cast(Part, _neutral_data(part)) for part in parts]
     at = [index for index, part in enumerate(made) if part.get("type") == "text" and isinstance(part.get("text"), str)]
     texts = [cast(str, made[index]["text"]) for index in at]
     for index, old, new in zip(at, texts, neutralise_joined(texts), strict=True):
@@ -123,17 +149,23 @@ def _neutral_parts(parts: Sequence[Part]) -> tuple[Part, ...]:
 
 
 def _neutral_call(call: ToolCall, sorts: bool) -> ToolCall:
+    """Its name and id, too: a model, or whoever wrote its answer down, may put any text there."""
     arguments = cast("Mapping[str, object]", _neutral_data(call.arguments))
-    return replace(call, arguments=sorted_arguments(arguments) if sorts else arguments)
+    return ToolCall(neutralise(call.name), sorted_arguments(arguments) if sorts else arguments, neutralise(call.id))
 
 
-def _neutral_data(data: Any, keep: str = "") -> Any:
-    """Plain data with each text neutralised, but for the texts under the name `keep`."""
+def _neutral_data(data: Any, room: int = MAX_DEPTH) -> Any:
+    """Plain data with each text neutralised, names and addresses included; what is nested too deeply becomes text.
+
+    An address with a look-alike in it leads nowhere anyway: `<`, `[` and white space are not allowed there.
+    """
     if isinstance(data, str):
         return neutralise(data)
+    if not isinstance(data, (Mapping, list, tuple)):
+        return data
+    if not room:
+        return neutralise(json_text(cast(object, data)))
     if isinstance(data, Mapping):
-        items = cast("Mapping[str, Any]", data).items()
-        return {neutralise(name): value if name == keep else _neutral_data(value, keep) for name, value in items}
-    if isinstance(data, (list, tuple)):
-        return [_neutral_data(value, keep) for value in cast("list[Any]", data)]
-    return data
+        items = cast("Mapping[object, Any]", data).items()
+        return {neutralise(json_name(name)): _neutral_data(value, room - 1) for name, value in items}
+    return [_neutral_data(value, room - 1) for value in cast("list[Any]", data)]

@@ -1,5 +1,7 @@
 """What holds for every test: no network, no warnings, and a hypothesis profile chosen by HYPOTHESIS_PROFILE.
 
+At the end of a run it says how many examples hypothesis tried.
+
 The network ban (loopback and Unix sockets aside) and the warning filters stand in pyproject.toml, so they hold for
 every way to start pytest.
 """
@@ -8,10 +10,13 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Generator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.statistics import collector
 
 # Set before any test imports the libraries that read them.
 os.environ.update(
@@ -40,6 +45,35 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+_EXAMPLES = "hypothesis_examples"
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)  # innermost: hypothesis' own plugin has put its collector in by then
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Note on a test's report how many examples it tried, so that a worker's counts reach the controller as well."""
+    others = collector.value
+
+    def count(statistics: Mapping[str, Any]) -> None:
+        phases = [statistics.get(phase, {}).get("test-cases", ()) for phase in ("reuse-phase", "generate-phase")]
+        # Drawn and run to its end: not what an assumption refused, nor the steps of a shrinking.
+        tried = sum(case["status"] in ("valid", "interesting") for cases in phases for case in cases)
+        item.user_properties.append((_EXAMPLES, tried))
+        if others is not None:
+            others(statistics)
+
+    with collector.with_value(count):
+        return (yield)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many examples all tests tried together."""
+    reports = [report for found in terminalreporter.stats.values() for report in found]
+    noted = [report.user_properties for report in reports if getattr(report, "when", "") == "call"]
+    total = sum(value for properties in noted for name, value in properties if name == _EXAMPLES)
+    if total:
+        terminalreporter.write_line(f"{total:,} hypothesis examples")
 
 
 @pytest.fixture(scope="session")

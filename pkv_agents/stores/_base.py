@@ -89,9 +89,10 @@ def conflict(key: str, expected: int, found: object) -> ConflictError:
 
 @contextmanager
 def foreign_errors(store: str, *, words: tuple[type[Exception], ...] = ()) -> Generator[None]:
-    """Raise whatever a driver raises as a StoreError, with the driver's error as its cause.
+    """Raise whatever a driver raises as a StoreError.
 
-    A driver's message may quote a connection string or a value, so only its type is named.
+    A driver's message may quote a connection string or a value, so only its type (and its SQLSTATE) is named. The
+    driver's error is the StoreError's `__context__`, for a debugger: a traceback does not show it, nor is it pickled.
 
     Args:
         store: What failed, as the message names it.
@@ -101,9 +102,9 @@ def foreign_errors(store: str, *, words: tuple[type[Exception], ...] = ()) -> Ge
         yield
     except PkvError:
         raise
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 (a driver may raise anything; what it says is not shown)
         what = str(error) if isinstance(error, words) else _kind(error)
-        raise StoreError(f"{store} failed: {what}") from error
+        raise StoreError(f"{store} failed: {what}") from None
 
 
 def _kind(error: Exception) -> str:

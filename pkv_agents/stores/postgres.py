@@ -117,8 +117,8 @@ class PostgresStore:
                 row = _row(db.execute(b"SELECT version FROM %b WHERE id = %%s" % self._table, [_id(name)]))
         except StoreError as error:
             # Where a connection asks for more than READ COMMITTED, this is how the server says the same.
-            if sql_state(error.__cause__) == _SERIALISATION_FAILURE:
-                raise conflict(key, expected_version, "unknown") from error
+            if sql_state(error.__context__) == _SERIALISATION_FAILURE:
+                raise conflict(key, expected_version, "unknown") from None
             raise
         raise conflict(key, expected_version, row[0] if row is not None else 0)
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 import benchmarks.wire as benchmark
-from benchmarks._appended import growth, wordings
+from benchmarks._appended import Growth, growth, wordings
 from benchmarks._frame import read_json
 from benchmarks._placements import ARMS, Encoder, Sent, Setting, state_text
 from benchmarks._traces import Cell, Step, Trace, cells, make_trace
+from benchmarks._wire_report import Row, losses, reason_of
 from pkv_agents import ANTHROPIC, OPENAI_5_6, CacheSim, Message, Profile, TrackedState, diff, snapshot
 
 AUTOMATIC = Profile("one", block_tokens=1, read_multiplier=0.1)
@@ -62,7 +63,7 @@ def test_an_automatic_cache_by_hand(
     arm: str, first: tuple[int, int, int], second: tuple[int, int, int], cost: float
 ) -> None:
     assert buckets(arm, AUTOMATIC) == [first, second]
-    row = benchmark.row_of("one", AUTOMATIC, "hand", arm, [hand_made()], Encoder(), "json")
+    (row,) = benchmark.rows_of({"one": AUTOMATIC}, "hand", arm, [hand_made()], Encoder(), "json")
     assert row.cost == pytest.approx(cost)
     assert row.cost_per_turn == pytest.approx(cost / 2, abs=0.051)
     assert (row.turns, row.requests, row.first_tokens) == (2, 2, 7)
@@ -139,16 +140,28 @@ def test_a_state_as_others_write_it() -> None:
     assert state_text(step, "lines") == '<state>\nstatus: "a"\n</state>'
 
 
+def test_providers_that_are_sent_the_same_are_sent_it_once() -> None:
+    known = {"a": MARKED, "one": AUTOMATIC, "b": replace(MARKED, name="b"), "four": replace(AUTOMATIC, block_tokens=4)}
+    assert [list(group) for group in benchmark.groups("tail_kept", known)] == [["a", "b"], ["one", "four"]]
+    assert [list(group) for group in benchmark.groups("ours", known)] == [["a"], ["one"], ["b"], ["four"]]
+    trace = make_trace(SHORT_CELL)
+    for arm in ("rewrite_early", "rewrite_late", "tail_not_kept", "tail_kept"):
+        for group in benchmark.groups(arm, known):
+            together = benchmark.rows_of(group, "x", arm, [trace], Encoder(), "json")
+            alone = [benchmark.rows_of({it: group[it]}, "x", arm, [trace], Encoder(), "json") for it in group]
+            assert [[row] for row in together] == alone
+
+
 def test_a_loss_says_what_is_paid_for() -> None:
-    own = benchmark.row_of("one", AUTOMATIC, "hand", "ours", [hand_made()], Encoder(), "json")
+    (own,) = benchmark.rows_of({"one": AUTOMATIC}, "hand", "ours", [hand_made()], Encoder(), "json")
     best = replace(own, arm="tail_kept", cost=own.cost / 2)
-    assert benchmark.reason_of(replace(own, rebases=1), best) == "1 rebase"
-    assert benchmark.reason_of(own, replace(best, first_tokens=own.first_tokens - 9)) == "head +9"
+    assert reason_of(replace(own, rebases=1), best) == "1 rebase"
+    assert reason_of(own, replace(best, first_tokens=own.first_tokens - 9)) == "head +9"
     longer = replace(own, input_tokens=own.input_tokens + 50)
-    assert benchmark.reason_of(longer, best) == "history +25"
-    (loss,) = benchmark.losses([own, best])
+    assert reason_of(longer, best) == "history +25"
+    (loss,) = losses([own, best])
     assert (loss.best, loss.ratio) == ("tail_kept", 2.0)
-    assert benchmark.losses([own, replace(best, cost=own.cost)]) == []
+    assert losses([own, replace(best, cost=own.cost)]) == []
 
 
 def test_a_change_is_told_in_one_short_line_that_names_its_path() -> None:
@@ -166,10 +179,14 @@ def test_a_transcript_stays_bounded() -> None:
     assert points[-1].most < 2 * points[-1].baseline
 
 
+def fewer(changes: int) -> list[Growth]:
+    return growth(changes // 5, every=10)
+
+
 def test_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(benchmark, "cells", lambda: (SHORT_CELL,))
     monkeypatch.setattr(benchmark, "PROVIDERS", {"a": ("anthropic", "claude-opus-5"), "no": ("nobody", "nothing")})
-    monkeypatch.setattr(benchmark, "growth", lambda: growth(20, every=10))
+    monkeypatch.setattr(benchmark, "growth", fewer)
     files = [tmp_path / "one.json", tmp_path / "two.json"]
     for file in files:
         assert benchmark.main(["--quick", "--json", str(file)]) == 0
@@ -179,5 +196,5 @@ def test_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     rows = data["rows"]
     assert isinstance(rows, list) and [row["arm"] for row in rows] == list(ARMS)
     assert {row["profile"] for row in rows} == {"a"}, "a provider without a profile is left out"
-    assert set(rows[0]) == set(benchmark.Row.__slots__)
+    assert set(rows[0]) == set(Row.__slots__)
     assert all(len(line) <= 110 for line in capsys.readouterr().out.splitlines())

@@ -84,10 +84,14 @@ class Talk:
         """A user message, a request, an answer."""
         self.messages.append(Message("user", text))
         made = self.plan(rebase)
-        self.ledger = commit(self.ledger, made)
-        self.sent = wire(made, self.messages)
+        self.record(made)
         self.messages.append(Message("assistant", f"answer to {text}"))
         return made
+
+    def record(self, made: TurnPlan) -> None:
+        """The request was sent and answered."""
+        self.ledger = commit(self.ledger, made)
+        self.sent = wire(made, self.messages)
 
 
 def errata(sent: tuple[Message, ...]) -> list[str]:

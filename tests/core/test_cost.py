@@ -10,7 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pkv_agents import DEFAULT_PRICES, Cost, Price, PriceError, Usage, cost_of, normalise_usage, total_cost
+from pkv_agents import (
+    DEFAULT_PRICES,
+    Cost,
+    Price,
+    PriceError,
+    SessionReport,
+    Usage,
+    cost_of,
+    normalise_usage,
+    total_cost,
+)
+from pkv_agents.cost import add_cost
 
 PRICE = Price.of("3", "15", cache_read="0.30", cache_write_5m="3.75", cache_write_1h="6", as_of="2026-11")
 FULL = Usage(3, 20000, 1500, 200, 40)
@@ -131,3 +142,17 @@ def test_costs_add_up(one: Usage, two: Usage, price: Price) -> None:
 def test_data_that_is_no_cost_is_refused(change: dict[str, object]) -> None:
     with pytest.raises(PriceError, match="cost"):
         Cost.from_dict(cost_of(FULL, PRICE).to_dict() | change)
+
+
+def test_a_running_sum_never_starts_anew() -> None:
+    one, euros = cost_of(FULL, PRICE), cost_of(FULL, Price.of("3", "15", currency="EUR"))
+    unknown = Cost(status="no price known")
+    assert add_cost(None, one) == one and add_cost(one, one) == one + one
+    assert add_cost(unknown, euros).currency == add_cost(euros, unknown).currency == "EUR"
+    assert add_cost(unknown, euros).total == euros.total and not add_cost(euros, unknown).complete
+    several = add_cost(one, euros)
+    assert several.status == "several currencies" and several.total is None and several.currency == ""
+    for later in (one, euros, unknown, several):
+        assert add_cost(several, later) == add_cost(later, several) == several
+    assert Cost.from_dict(json.loads(json.dumps(several.to_dict()))) == several
+    assert "Cost: several currencies." in str(SessionReport("k", (), 3, Usage(), (), several))

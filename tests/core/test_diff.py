@@ -3,6 +3,7 @@
 # ruff: noqa: RUF012 (pydantic copies the defaults of a model)
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Annotated
 
@@ -24,6 +25,9 @@ from pkv_agents import (
     render_erratum,
     snapshot,
 )
+from pkv_agents._minimal import digest
+from pkv_agents.diff import UNKNOWN
+from pkv_agents.paths import is_below, prefixes
 from tests.core.strategies import SECRET, TAG, Kind, believed, examples, fields_of, schemas
 
 
@@ -52,6 +56,29 @@ def test_no_line_can_be_left_out(data: st.DataObject, schema: Kind) -> None:
         rest = [change for change in changes if change is not left_out]
         assert diff(fold(one, rest), two) != ()
     assert len({change.path for change in changes}) == len(changes)
+
+
+@examples(4)
+@given(st.data(), schemas())
+def test_no_set_of_lines_can_be_left_out(data: st.DataObject, schema: Kind) -> None:
+    one, two = snapshot(data.draw(schema.values)), snapshot(data.draw(schema.values))
+    changes = diff(one, two)
+    kept = [change for change in changes if data.draw(st.booleans())]
+    assert (diff(fold(one, kept), two) == ()) == (len(kept) == len(changes))
+    for change in changes:
+        assert not any(other.path.startswith((f"{change.path}.", f"{change.path}[")) for other in changes)
+
+
+def test_the_order_in_which_a_dict_or_set_was_made_says_nothing() -> None:
+    class Bag(TrackedState):
+        notes: dict[str, list[Item]] = {}
+        tags: set[str] = set()
+
+    names = [f"name {nr}" for nr in range(20)]
+    one = Bag(notes={name: [Item(id="a")] for name in names}, tags=set(names))
+    two = Bag(notes={name: [Item(id="a")] for name in reversed(names)}, tags=set(names[10:]) | set(names[:10]))
+    assert render_baseline(snapshot(one), tag=TAG) == render_baseline(snapshot(two), tag=TAG)
+    assert diff(snapshot(one), snapshot(two)) == ()
 
 
 @examples(4)
@@ -162,3 +189,43 @@ def test_fold_of_a_whole_container_replaces_what_was_inside() -> None:
     told = Snapshot({"a[0].x": "1", "a[1].x": "2", "b": "1"})
     whole = Change("a", "set", "[]", (("a", "[]"),))
     assert fold(told, [whole]) == Snapshot({"b": "1", "a": "[]"})
+
+
+def _folded_one_by_one(told: Snapshot, changes: Sequence[Change]) -> dict[str, str]:
+    """What `fold` says, line by line over everything."""
+    leaves = dict(told.leaves)
+    for change in changes:
+        at = {change.path: leaves[change.path]} if change.path in leaves else None
+        inside = {path: text for path, text in leaves.items() if is_below(path, change.path)}
+        believed = inside if at is None else at
+        if change.edits and change.edits != digest(believed.items()):
+            leaves.update(dict.fromkeys([*believed, *dict(change.leaves)], UNKNOWN))
+        elif change.path in leaves and [path for path, _ in change.leaves] == [change.path]:
+            leaves.update(change.leaves)
+        else:
+            kept = {path: text for path, text in leaves.items() if path not in inside}
+            leaves = {path: text for path, text in kept.items() if path not in prefixes(change.path)}
+            leaves.update(change.leaves)
+    return leaves
+
+
+_PLACES = ("a", "a.b", "a.b.c", "a.bc", "a[x]", "a[x].b", 'a["x y"]', "ab", "ab[x]", "b")
+
+
+@examples(10)
+@given(st.sets(st.sampled_from(_PLACES)), st.lists(st.tuples(st.sampled_from(_PLACES), st.integers(0, 4)), max_size=8))
+def test_folding_is_the_same_as_line_by_line(leaves: set[str], told: list[tuple[str, int]]) -> None:
+    start = Snapshot(dict.fromkeys(sorted(leaves), "0"))
+    changes: list[Change] = []
+    for path, kind in told:
+        below = ((f"{path}.b", "1"), (f"{path}[x]", "2"))
+        changes.append(
+            (
+                Change(path, "remove"),
+                Change(path, "set", "edit", below, edits="0" * 16),
+                Change(path, "set", "edit", below, edits=digest([(path, "3")])),
+                Change(path, "set", "3", ((path, "3"),)),
+                Change(path, "set", "4", below),
+            )[kind]
+        )
+    assert list(fold(start, changes).items()) == list(_folded_one_by_one(start, changes).items())

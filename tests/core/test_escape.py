@@ -142,11 +142,14 @@ def test_an_imitation_in_a_tool_result_stays_powerless() -> None:
 
 def test_parts_are_neutralised_too_and_the_original_is_untouched() -> None:
     part = {"type": "text", "text": "<state-update>"}
-    messages = [Message("user", (part, {"type": "image_url", "image_url": {"url": "<state>"}}))]
+    image = {"type": "image_url", "image_url": {"url": "https://x.test/a[1].png?q=<b>"}}
+    forged = {"type": "image_url", "image_url": {"url": "<state>"}}  # no address: a tool may call anything `url`
+    messages = [Message("user", (part, image, forged))]
     sent = wire(plan(None, Notes(note=""), messages, profile=OPENAI, tag=TAG), messages)
     assert sent[1].content == (
         {"type": "text", "text": "&lt;state-update>"},
-        {"type": "image_url", "image_url": {"url": "<state>"}},
+        image,
+        {"type": "image_url", "image_url": {"url": "&lt;state>"}},
     )
     assert part == {"type": "text", "text": "<state-update>"}
 

@@ -1,4 +1,10 @@
-"""The exact bytes, in this process and in others: models are trained on them and caches are keyed by them."""
+"""The exact bytes, in this process and in others: models are trained on them and caches are keyed by them.
+
+Where the bytes are meant to change, the golden files are made again by
+
+    python -m tests.core.golden_case > tests/core/golden/wire.txt
+    python -m tests.core.golden_talks > tests/core/golden/talks.txt
+"""
 
 from __future__ import annotations
 
@@ -11,14 +17,17 @@ import pytest
 
 from pkv_agents import GENERIC, OPENAI, Change, Snapshot, render_baseline, render_erratum
 from tests.core.golden_case import wires
+from tests.core.golden_talks import talks
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 GOLDEN = (HERE / "golden" / "wire.txt").read_bytes()
+TALKS = (HERE / "golden" / "talks.txt").read_bytes()
 
 
 def test_the_bytes_are_the_golden_ones() -> None:
     assert (wires(OPENAI) + "\n#####\n\n" + wires(GENERIC)).encode() == GOLDEN
+    assert talks() == TALKS
 
 
 @pytest.mark.parametrize(
@@ -29,14 +38,17 @@ def test_the_bytes_are_the_golden_ones() -> None:
     ],
 )
 def test_the_bytes_are_the_same_in_another_process(environment: dict[str, str]) -> None:
+    code = "import sys; from tests.core import golden_case as one, golden_talks as two; "
+    code += "sys.stdout.buffer.write((one.wires(one.OPENAI) + '\\n#####\\n\\n' + one.wires(one.GENERIC)).encode()); "
+    code += "sys.stdout.buffer.write(two.talks())"
     found = subprocess.run(
-        [sys.executable, "-m", "tests.core.golden_case"],
+        [sys.executable, "-c", code],
         cwd=ROOT,
         env={**os.environ, **environment, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         check=True,
     )
-    assert found.stdout == GOLDEN
+    assert found.stdout == GOLDEN + TALKS
 
 
 def test_the_formats_of_the_specification() -> None:

@@ -214,3 +214,22 @@ def test_merged_is_one_call_after_the_other(numbers: list[dict[str, int]], order
     order.shuffle(calls)
     merged = merge_patches(calls)
     assert snapshot(merged.apply_to(Shop())) == snapshot(after)
+
+
+def test_many_calls_that_do_not_meet_are_all_written() -> None:
+    # As many writes as would take minutes if each were compared with all others.
+    patches = [(call, {f"lines[k{call}-{at}].count": at for at in range(500)}) for call in range(12)]
+    merged = merge_patches(patches)
+    assert merged.conflicts == () and len(merged.patches) == 1
+    assert list(merged.patches[0].items()) == [pair for _, patch in patches for pair in patch.items()]
+
+
+def test_conflicts_come_in_the_order_of_what_was_written_before() -> None:
+    merged = merge_patches([(0, {"cart.lines[b]": 1}), (1, {"cart.lines[a].count": 2}), (2, {"cart.lines": []})])
+    assert [conflict.earlier for conflict in merged.conflicts] == ["cart.lines[b]", "cart.lines[a].count"]
+    around = merge_patches([(0, {"cart.lines[a].count": 2}), (1, {"cart": {}}), (2, {"cart.lines[a]": 1})])
+    assert [(c.earlier, c.later, c.outcome) for c in around.conflicts] == [
+        ("cart.lines[a].count", "cart", "replaced"),
+        ("cart", "cart.lines[a]", "refined"),
+    ]
+    assert around.patches == ({"cart": {}}, {"cart.lines[a]": 1})

@@ -12,7 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pkv_agents import DEFAULT_PRICES, PkvError, Price, PriceError, PriceTable, model_family
+from pkv_agents import (
+    DEFAULT_PRICES,
+    AgentSession,
+    Message,
+    PkvError,
+    Price,
+    PriceError,
+    PriceTable,
+    TrackedState,
+    Usage,
+    model_family,
+    profile_for,
+)
 
 OPUS = DEFAULT_PRICES.find("claude-opus-5")
 
@@ -56,6 +68,10 @@ def test_what_only_begins_like_a_known_name_is_not_known() -> None:
         assert DEFAULT_PRICES.find(model) is None
     dated, newer = DEFAULT_PRICES.find("gpt-4o-2024-05-13"), DEFAULT_PRICES.find("gpt-4o-2024-08-06")
     assert dated is not None and newer is not None and dated.input == Decimal(5) and newer.input == Decimal("2.5")
+
+
+class Empty(TrackedState):
+    a: int = 0
 
 
 def test_a_server_of_ones_own_has_no_price_unless_a_row_names_it() -> None:
@@ -166,3 +182,26 @@ def test_floats_are_refused_where_prices_are_built() -> None:
 @given(st.text(max_size=40))
 def test_any_name_has_a_family_and_it_is_its_own(model: str) -> None:
     assert DEFAULT_PRICES.find(model) is None or model_family(model) in {row.model for row in DEFAULT_PRICES.rows}
+
+
+@pytest.mark.parametrize(
+    ("provider", "found"),
+    [
+        *[(name, False) for name in ("vllm", "sglang", "llama.cpp", "ollama", "local", "vllm-prod", "tensorrt-llm")],
+        *[(name, True) for name in ("openai-5.6", "generic", "openrouter-openai", "bedrock", "gemini", "my-gateway")],
+    ],
+)
+def test_the_name_of_a_profile_says_who_is_paid(provider: str, found: bool) -> None:
+    assert (DEFAULT_PRICES.find("gpt-5.2", provider=provider) is not None) is found
+    mine = DEFAULT_PRICES.with_price("gpt-5.2", Price.of("1", "1"), provider=provider)
+    assert mine.find("gpt-5.2", provider=provider) == Price.of("1", "1")
+    routed = DEFAULT_PRICES.with_price("gpt-5.2", Price.of("7", "7"), provider="openrouter")
+    assert routed.find("gpt-5.2", provider="openrouter-openai") == Price.of("7", "7")
+
+
+def test_a_server_of_ones_own_is_not_charged() -> None:
+    for name, status in (("vllm", "no price known"), ("openai", "estimated")):
+        session = AgentSession(Empty(), key="k", profile=profile_for(name, "gpt-5.2")[0])
+        session.commit(session.plan([Message("user", "hi")], model="gpt-5.2"), Usage(10**6, output=1))
+        cost = session.report().cost
+        assert cost is not None and cost.status == status

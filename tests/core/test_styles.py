@@ -167,6 +167,14 @@ def test_the_bytes_of_the_ready_styles() -> None:
     )
 
 
+@pytest.mark.parametrize("style", STYLES)
+def test_a_baseline_tells_which_updates_it_declares(style: ErrataStyle) -> None:
+    baseline = render_baseline(snapshot(Notes()), tag=TAG, style=style)
+    for every in STYLES:
+        declared = every.update_marker.replace("{tag}", TAG) in baseline
+        assert declared == (every.update_marker == style.update_marker)
+
+
 def test_a_conversation_in_another_style() -> None:
     notes, messages = (
         Notes(note="x"),
@@ -234,14 +242,15 @@ MISREAD = "could be taken for a value or an edit; use a word or two, such as 're
         ),
         (
             {"line": "{value}: {path}"},
-            "line must be one line with {path}, {note} (or without it) and {value}, in this order",
+            "line must be one line with {path}, {note} and {value}, in this order",
         ),
         (
             {"line": "{path}:\n{value}"},
-            "line must be one line with {path}, {note} (or without it) and {value}, in this order",
+            "line must be one line with {path}, {note} and {value}, in this order",
         ),
-        ({"line": '{path}: "{value}"'}, "line holds a quotation mark of its own; quotation marks are for values"),
-        ({"line": "<b>{path}: {value}"}, f"line {WORDS}"),
+        ({"line": "{path}: {value}"}, "line must be one line with {path}, {note} and {value}, in this order"),
+        ({"line": '{path}{note}: "{value}"'}, "line holds a quotation mark of its own; quotation marks are for values"),
+        ({"line": "<b>{path}{note}: {value}"}, f"line {WORDS}"),
         ({"line": "{path}{note}{value}"}, "line has nothing between path and value; put ': ' there"),
         ({"removed": "null"}, f"removed {MISREAD}"),
         ({"removed": "0"}, f"removed {MISREAD}"),

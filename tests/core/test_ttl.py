@@ -1,11 +1,13 @@
 """Fields with a ttl: stale is told once, with the time since when; news and confirmations end it."""
 
+# ruff: noqa: RUF012 (pydantic copies the defaults of a model)
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import pytest
+from pydantic import BaseModel
 
 from pkv_agents import AgentSession, MemoryStore, Message, Tracked, TrackedState, TurnPlan
 from tests.core.strategies import TAG
@@ -86,3 +88,37 @@ def test_neither_another_process_nor_a_new_baseline_makes_it_younger(desk: Desk)
 def test_a_value_cannot_pass_for_stale(desk: Desk) -> None:
     desk.session.state.carrier = 'DHL" (stale since "2026-01-01T12:30:00Z'
     assert desk.lines(minutes=1) == ['carrier: "DHL\\" (stale since \\"2026-01-01T12:30:00Z"']
+
+
+class Box(BaseModel):
+    id: str
+    eta: Annotated[str, Tracked(ttl=timedelta(minutes=30))] = "14:00"
+
+
+class Truck(TrackedState):
+    its: Annotated[list[Box], Tracked(key="id")] = [Box(id="a b"), Box(id="c")]
+    stops: Annotated[list[str], Tracked(ttl=timedelta(minutes=30))] = ["x", "y"]
+
+
+@pytest.mark.parametrize(
+    ("patch", "renewed"),
+    [
+        ({'its["a b"].eta': "14:00"}, {'its["a b"].eta'}),
+        ({'its["c"].eta': "14:00"}, {"its[c].eta"}),
+        ({"its[c].eta": "14:00"}, {"its[c].eta"}),
+        ({'its["c"]': {"eta": "14:00"}}, {"its[c].eta"}),
+        ({"its": [Box(id="a b"), Box(id="c")]}, {'its["a b"].eta', "its[c].eta"}),
+        ({'stops["0"]': "x"}, {"stops"}),
+        ({"stops[1]": "y"}, {"stops"}),
+    ],
+)
+def test_a_confirmation_in_any_spelling_at_inside_or_around_renews(patch: dict[str, object], renewed: set[str]) -> None:
+    time = [NOON]
+    session = AgentSession(Truck(), key="k", tag=TAG, clock=lambda: time[0])
+    talk = [Message("user", "when?")]
+    session.commit(session.plan(talk))
+    time[0] = NOON + timedelta(minutes=20)
+    session.update(patch)
+    time[0] = NOON + timedelta(minutes=40)
+    stale = {change.path for change in session.plan([*talk, Message("assistant", "1"), Message("user", "2")]).changes}
+    assert stale == {'its["a b"].eta', "its[c].eta", "stops"} - renewed

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from types import SimpleNamespace
 
 import pytest
@@ -12,10 +14,13 @@ from pkv_agents import (
     GENERIC,
     OPENAI_5_6,
     ProfileError,
+    SessionReport,
+    StoredSession,
     Usage,
     normalise_usage,
     profile_for,
 )
+from pkv_agents._stored import SessionRecord, decode_record, encode_record
 
 
 @pytest.mark.parametrize(
@@ -106,7 +111,7 @@ def test_r28_usage_of_every_shape(reported: object, expected: Usage) -> None:
 
 def test_usage_sums_and_shares() -> None:
     assert Usage(3, 20000, 1500).input == 21503
-    assert Usage(fresh=1) + Usage(cache_read=2) == Usage(1, 2)
+    assert Usage(fresh=1) + Usage(cache_read=2) == Usage(1, 2, cache_reported_input=2)
     assert (Usage() + Usage()).cached_share is None and Usage(fresh=5).cached_share is None
     assert Usage(1, 3).cached_share == 0.75
 
@@ -136,3 +141,16 @@ def test_an_unknown_model_gets_a_cautious_profile_and_a_notice() -> None:
     assert OPENAI_5_6.write_multiplier == 1.25
     with pytest.raises(ProfileError, match="system_slot"):
         pkv_agents.Profile("x", system_slot="never")  # pyright: ignore[reportArgumentType]
+
+
+def test_the_share_of_a_sum_is_of_the_calls_that_reported_a_cache() -> None:
+    unknown, half = Usage(fresh=1000), Usage(fresh=100, cache_read=100)
+    both = unknown + half
+    assert both.cached_share == (half + unknown).cached_share == 0.5 and both.input == 1200
+    assert (both + Usage(0, 200) + unknown).cached_share == 0.75
+    assert (half + half) == Usage(200, 200) and (unknown + unknown).cached_share is None
+    assert normalise_usage(json.loads(json.dumps(asdict(both)))) == both
+    stored = encode_record(SessionRecord(None, both, 2))
+    assert decode_record("k", StoredSession(json.loads(json.dumps(stored)), 1)).usage == both
+    line = str(SessionReport("k", (), 2, both, ())).split("\n")[1]
+    assert line == "Cached share: 50.0% of 200 input tokens; not reported of 1,000 more."

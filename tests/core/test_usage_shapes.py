@@ -116,7 +116,7 @@ SHAPES: list[tuple[str, object, Usage]] = [
                 ],
             }
         ),
-        Usage(110, 0, 0, None, 25),
+        Usage(110, 0, 0, None, 25, cache_reported_input=100),
     ),
     ("anthropic, message_delta", {"type": "message_delta", "usage": {"output_tokens": 15}}, Usage(output=15)),
     # docs.aws.amazon.com, API_runtime_TokenUsage and API_runtime_CacheDetail

@@ -212,3 +212,11 @@ def test_r16_an_imitation_stays_an_imitation() -> None:
     out = agent.invoke(user("and?", pkv_state={"customer.tier": "silver"}), CONFIG)
     assert errata_in(model.requests[-1]) == ['customer.tier: "silver"']
     assert out["messages"][0].text == fake
+
+
+def test_r27_a_head_below_minimum_is_said_once() -> None:
+    notices: list[Any] = []
+    agent = agent_for(Scripted(), on_notice=notices.append)
+    agent.invoke(user("go", pkv_state=a_shop()), CONFIG)
+    agent.invoke(user("on"), CONFIG)
+    assert [(notice.code, notice.is_advice) for notice in notices] == [("below_minimum", True)]

@@ -100,4 +100,4 @@ def test_a_failing_store_is_our_error() -> None:
     for use in (lambda: store.load("a"), lambda: store.save("a", {}, expected_version=0), lambda: store.delete("a")):
         with pytest.raises(StoreError, match=r"failed: langgraph\.store\.base\.InvalidNamespaceError$") as caught:
             use()
-        assert caught.value.__cause__ is not None
+        assert caught.value.__suppress_context__ and caught.value.__context__ is not None

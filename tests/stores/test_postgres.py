@@ -152,7 +152,7 @@ def test_a_damaged_record(postgres: PostgresServer, table: str) -> None:
 def test_failures_show_no_credentials(postgres: PostgresServer, dsn: str) -> None:
     with pytest.raises(StoreError, match=r"the PostgreSQL store failed: psycopg\.\w+( \(SQLSTATE \w+\))?$") as caught:
         PostgresStore(lambda: psycopg.connect(dsn.format(port=postgres.port)))
-    assert isinstance(caught.value.__cause__, psycopg.Error)
+    assert caught.value.__suppress_context__ and isinstance(caught.value.__context__, psycopg.Error)
 
 
 def test_a_lost_connection_is_our_error_and_the_next_one_works(postgres: PostgresServer, table: str) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import pickle
+import traceback
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pkv_agents import LedgerError, MemoryStore, StoredSession, StoreError, Usage
+from pkv_agents import LedgerError, MemoryStore, SessionError, StoredSession, StoreError, Usage
 from pkv_agents._stored import SessionRecord, decode_record, encode_record
-from pkv_agents.stores._base import key_of, key_text, record_of, record_text
+from pkv_agents.stores._base import foreign_errors, key_of, key_text, record_of, record_text
 from tests.core.shop import HELLO, make
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
@@ -108,3 +110,20 @@ def test_what_is_no_record_at_all() -> None:
         decode_record("a", StoredSession({}, 1))
     with pytest.raises(LedgerError, match="is a list"):
         decode_record("a", StoredSession([], 1))  # pyright: ignore[reportArgumentType] (stores are the user's)
+
+
+class DriverError(Exception):
+    sqlstate = "28P01"
+
+
+def test_no_formatted_traceback_shows_what_a_driver_said() -> None:
+    words = "postgres://user:hunter2@db: password authentication failed"
+    with pytest.raises(StoreError) as caught, foreign_errors("the store"):
+        raise DriverError(words)
+    for reason in (caught.value, pickle.loads(pickle.dumps(caught.value))):
+        shown = "".join(traceback.format_exception(reason))
+        assert "hunter2" not in shown and shown.rstrip().endswith("DriverError (SQLSTATE 28P01)")
+    with pytest.raises(SessionError) as turn:
+        raise SessionError("the turn failed") from caught.value
+    assert "hunter2" not in "".join(traceback.format_exception(turn.value))
+    assert str(caught.value.__context__) == words  # for a debugger

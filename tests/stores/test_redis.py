@@ -86,7 +86,9 @@ def test_failures_show_no_credentials(redis_port: int) -> None:
         for use in (lambda: store.load("a"), lambda: store.save("a", {}, expected_version=0), store.keys):
             with pytest.raises(StoreError, match=r"the Redis store failed: redis\.exceptions\.\w+$") as caught:
                 use()
-            assert isinstance(caught.value.__cause__, redis.exceptions.RedisError)
+            assert caught.value.__suppress_context__ and isinstance(
+                caught.value.__context__, redis.exceptions.RedisError
+            )
     with redis.Redis.from_url(f"redis://ann:s3cret@127.0.0.1:{redis_port}/0") as client:
         with pytest.raises(StoreError) as caught:
             RedisStore(client).load("a")

@@ -51,7 +51,7 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     broken.write_bytes(b"not a database" * 100)
     with pytest.raises(StoreError, match=r"x\.db failed: file is not a database") as caught:
         SQLiteStore(broken)
-    assert isinstance(caught.value.__cause__, sqlite3.DatabaseError)
+    assert caught.value.__suppress_context__ and isinstance(caught.value.__context__, sqlite3.DatabaseError)
     assert broken.read_bytes() == b"not a database" * 100
 
 

@@ -122,20 +122,42 @@ def _as_sent(message: BaseMessage, core: Message, sent: Message) -> BaseMessage:
         valid = sent.tool_calls[: len(message.tool_calls)]
         invalid = sent.tool_calls[len(message.tool_calls) :]
         update["tool_calls"] = [
-            {**call, "args": dict(new.arguments)} for call, new in zip(message.tool_calls, valid, strict=True)
+            {**call, **_named(call, new), "args": dict(new.arguments)}
+            for call, new in zip(message.tool_calls, valid, strict=True)
         ]
         update["invalid_tool_calls"] = [
-            {**call, "args": new.arguments[_UNPARSED]}
+            {**call, **_named(call, new), "args": new.arguments[_UNPARSED]}
             for call, new in zip(message.invalid_tool_calls, invalid, strict=True)
         ]
+    if isinstance(message, ToolMessage) and sent.tool_call_id != core.tool_call_id:
+        update["tool_call_id"] = sent.tool_call_id
     return message.model_copy(update=update)
+
+
+def _named(call: Mapping[str, Any], new: ToolCall) -> dict[str, Any]:
+    """The name and id of a call as they go out; what the model left out stays out."""
+    return {key: value for key, value in (("name", new.name), ("id", new.id)) if call.get(key)}
 
 
 def _same_calls(one: Message, two: Message) -> bool:
     """Whether two messages have the same calls, to the order of their arguments' keys."""
-    return [compact_json(dict(call.arguments)) for call in one.tool_calls] == [
-        compact_json(dict(call.arguments)) for call in two.tool_calls
-    ]
+    try:
+        return one.tool_calls == two.tool_calls and all(
+            _in_order(new.arguments) == _in_order(old.arguments)
+            for new, old in zip(one.tool_calls, two.tool_calls, strict=True)
+        )
+    except RecursionError:  # too deep to be compared, and so to be sent as it is
+        return False
+
+
+def _in_order(data: object) -> object:
+    """Data in which equal means: with the keys in the same order, too."""
+    if isinstance(data, Mapping):
+        items = cast("Mapping[str, object]", data).items()
+        return [[name, _in_order(value)] for name, value in items]
+    if isinstance(data, (list, tuple)):
+        return [_in_order(value) for value in cast("Sequence[object]", data)]
+    return data
 
 
 def head(plan: TurnPlan, own: Sequence[SystemMessage], before: str = "") -> SystemMessage:

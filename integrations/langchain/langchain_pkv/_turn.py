@@ -39,8 +39,9 @@ class Turn:
 
 
 def cause(plan: TurnPlan, notice: Notice) -> str:
-    """A notice is reported once for each cause: its code and path in one epoch."""
-    return f"{plan.epoch.number}/{notice.code}/{notice.path}"
+    """A notice is reported once for each cause: its code and path in one epoch, or on one request."""
+    occasion = plan.sent.end.hash if notice.is_event else plan.epoch.number
+    return f"{occasion}/{notice.code}/{notice.path}"
 
 
 NO_LEDGER = Notice(

@@ -1,0 +1,30 @@
+"""The Python on the pages of docs/ runs as it stands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.guards.repo import ROOT
+
+PAGES = ["core.md"]
+
+
+def snippets(page: str) -> list[str]:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    return re.findall(r"^```python\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_snippets_run(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {"__name__": page}
+    code = snippets(page)
+    assert code
+    for snippet in code:
+        exec(compile(snippet, page, "exec", dont_inherit=True), namespace)
+    assert capsys.readouterr().out
