@@ -109,7 +109,7 @@ class ArmPlayer:
             Shop, initial=initial_state(), instructions=instructions, tag=TAG, on_notice=on_notice
         )
         asked = StatefulLLM(llm, self.session, on_call=self._planned.append) if arm == "ours" else llm
-        self.agent = FunctionAgent(llm=asked, tools=[*shop_tools(self.session)], initial_tool_choice="required")
+        self.agent: Any = FunctionAgent(llm=asked, tools=[*shop_tools(self.session)], initial_tool_choice="required")
         self.context: Context[Any] = Context(self.agent)
         self._memory = StateMemory()
 
@@ -118,7 +118,7 @@ class ArmPlayer:
         turn = TURNS[number - 1]
         self._planned.clear()
         shop = await self.session.update(self.context, turn.outside)
-        if self._arm in ("rewrite", "rewrite_late") or number == 1 and self._arm == "stale":
+        if self._arm in ("rewrite", "rewrite_late") or (number == 1 and self._arm == "stale"):
             self.agent.system_prompt = head_text(shop, self._arm)
         started = time.perf_counter()
         handler = self.agent.run(turn.text, ctx=self.context, memory=self._memory)

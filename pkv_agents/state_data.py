@@ -74,4 +74,3 @@ def _plain(value: Any) -> Any:
         return to_jsonable_python(value)
     except (PydanticSerializationError, UnicodeDecodeError) as error:
         raise StateError(f"a value of type {type(value).__name__} has no JSON form") from error
-

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import anthropic
-import boto3
+import boto3  # pyright: ignore[reportMissingTypeStubs]
 import httpx
 import httpx2
 import llama_index.llms.anthropic.utils as anthropic_utils
 import ollama
 import pytest
-from botocore.awsrequest import AWSResponse
+from botocore.awsrequest import AWSResponse  # pyright: ignore[reportMissingTypeStubs]
 from google import genai
 from llama_index.llms.anthropic import Anthropic
 from llama_index.llms.bedrock_converse import BedrockConverse
@@ -133,7 +133,7 @@ def genai_llm(script: Sequence[Any] = ()) -> tuple[GoogleGenAI, Provider]:
 
     mock = httpx.MockTransport(handle)
     llm: Any = GoogleGenAI(model="gemini-2.5-flash", api_key="k", max_tokens=100, context_window=100_000)
-    options = {"client_args": {"transport": mock}, "async_client_args": {"transport": mock}}
+    options: Any = {"client_args": {"transport": mock}, "async_client_args": {"transport": mock}}
     llm._client = genai.Client(api_key="k", http_options=genai.types.HttpOptions(**options))
     return llm, provider
 

@@ -95,7 +95,11 @@ def _unmarked(value: Any) -> Any:
         items = cast("dict[str, Any]", value).items()
         return {name: _unmarked(item) for name, item in items if name != "cache_control"}
     if isinstance(value, list):
-        return [_unmarked(item) for item in cast("list[Any]", value) if not (isinstance(item, dict) and "cachePoint" in item)]
+        return [
+            _unmarked(item)
+            for item in cast("list[Any]", value)
+            if not (isinstance(item, dict) and "cachePoint" in item)
+        ]
     return value
 
 
@@ -109,3 +113,24 @@ def assert_append_only(bodies: Sequence[dict[str, Any]]) -> None:
 def codes(notices: Iterable[Notice]) -> list[str]:
     """The notices that are no advice."""
     return [notice.code for notice in notices if not notice.is_advice]
+
+
+STREAMED: dict[str, Any] = {"additional_kwargs": {"stream_options": {"include_usage": True}}}
+WAYS = ["chat", "stream_chat", "achat", "astream_chat"]
+TEXT_WAYS = ["complete", "stream_complete", "acomplete", "astream_complete"]
+
+
+async def ask(llm: Any, way: str, given: Any, **options: Any) -> Any:
+    """Call a method; of a stream, the last chunk."""
+    if way.startswith("a"):
+        found = await getattr(llm, way)(given, **options)
+        return [piece async for piece in found][-1] if "stream" in way else found
+    found = getattr(llm, way)(given, **options)
+    return list(found)[-1] if "stream" in way else found
+
+
+HEAD = (
+    f'You help.\n\nCurrent state. A later <state-update id="{TAG}"> block gives the current value of the fields it '
+    "names; it overrides earlier values and any conclusion drawn from them.\n"
+    f'<state id="{TAG}">\ncustomer.name: "Mara Lindt"\ncustomer.tier: "gold"\n'
+)

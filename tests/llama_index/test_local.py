@@ -39,7 +39,10 @@ async def test_all_ways_give_the_same_answer(llm: LocalLLM) -> None:
     whole = llm.chat(messages)
     chunks = list(llm.stream_chat(messages))
     others = [piece async for piece in await llm.astream_chat(messages)]
-    completions = [*llm.stream_complete("hello")][-1], [piece async for piece in await llm.astream_complete("hello")][-1]
+    completions = (
+        [*llm.stream_complete("hello")][-1],
+        [piece async for piece in await llm.astream_complete("hello")][-1],
+    )
     assert len(chunks) > 3
     assert "".join(chunk.delta or "" for chunk in chunks) == whole.message.content
     answers = [chunks[-1], others[-1], await llm.achat(messages)]
@@ -129,7 +132,7 @@ def test_a_state_on_it_keeps_the_cache(llm: LocalLLM) -> None:
 
 async def test_an_agent_on_it(llm: LocalLLM) -> None:
     session = ContextSession(Shop, initial=a_shop(), tag=TAG)
-    agent = FunctionAgent(llm=StatefulLLM(llm, session), tools=[tool(cancel_order)])
+    agent: Any = FunctionAgent(llm=StatefulLLM(llm, session), tools=[tool(cancel_order)])
     ctx: Context[Any] = Context(agent)
     for text in ("hi", "and?"):
         await session.update(ctx, {"cart_total": len(text)})

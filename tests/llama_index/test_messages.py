@@ -54,7 +54,12 @@ def test_blocks() -> None:
     thought = ThinkingBlock(content="hm", additional_information={"signature": "s"})
     blocks = [thought, TextBlock(text="a"), POINT, ImageBlock(url="http://127.0.0.1/x.png"), TextBlock(text="b")]
     (message,) = to_core([ChatMessage(role="assistant", blocks=blocks)])
-    assert [part["type"] for part in message.content if not isinstance(part, str)] == ["thinking", "text", "image", "text"]
+    assert [part["type"] for part in message.content if not isinstance(part, str)] == [
+        "thinking",
+        "text",
+        "image",
+        "text",
+    ]
     assert to_core([ChatMessage(role="user", blocks=[])])[0].content == ""
     assert to_core([ChatMessage(role="user", blocks=[TextBlock(text="a"), POINT])])[0].content == "a"
 
@@ -65,9 +70,7 @@ OPENAIS = {"id": "1", "type": "function", "function": {"name": "look", "argument
 @pytest.mark.parametrize(
     "message",
     [
-        ChatMessage(
-            role="assistant", blocks=[ToolCallBlock(tool_call_id="1", tool_name="look", tool_kwargs={"a": 1})]
-        ),
+        ChatMessage(role="assistant", blocks=[ToolCallBlock(tool_call_id="1", tool_name="look", tool_kwargs={"a": 1})]),
         ChatMessage(
             role="assistant",
             blocks=[ToolCallBlock(tool_call_id="1", tool_name="look", tool_kwargs='{"a": 1}')],
@@ -78,7 +81,9 @@ OPENAIS = {"id": "1", "type": "function", "function": {"name": "look", "argument
             role="assistant",
             additional_kwargs={
                 "tool_calls": [
-                    SimpleNamespace(id="1", function=SimpleNamespace(name="look", arguments='{"a": 1}'))  # OpenAI's object
+                    SimpleNamespace(
+                        id="1", function=SimpleNamespace(name="look", arguments='{"a": 1}')
+                    )  # OpenAI's object
                 ]
             },
         ),

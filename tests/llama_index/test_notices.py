@@ -14,7 +14,7 @@ from tests.llama_index.providers import Provider, openai_llm
 from tests.llama_index.support import TAG, Shop, a_shop, assert_append_only, assistant, codes, errata_in, user
 
 
-def the_agent(notices: list[Notice], **options: Any) -> tuple[FunctionAgent, Provider]:
+def the_agent(notices: list[Notice], **options: Any) -> tuple[Any, Provider]:
     inner, provider = openai_llm()
     session = AgentSession(a_shop(), key="k", instructions="You help.", tag=TAG, on_notice=notices.append)
     return FunctionAgent(llm=StatefulLLM(inner, session), **options), provider
@@ -36,7 +36,7 @@ async def test_a_tracked_state_instead_keeps_the_prefix() -> None:
     notices: list[Notice] = []
     inner, provider = openai_llm()
     session = ContextSession(Shop, initial=a_shop(), tag=TAG, on_notice=notices.append)
-    agent = FunctionAgent(llm=StatefulLLM(inner, session))
+    agent: Any = FunctionAgent(llm=StatefulLLM(inner, session))
     ctx: Context[Any] = Context(agent)
     for text in ("a", "b", "c"):
         await agent.run(text, ctx=ctx, memory=StateMemory())
@@ -71,7 +71,8 @@ async def test_what_a_block_knows_can_be_a_field() -> None:
     notices: list[Notice] = []
     inner, provider = openai_llm()
     session = AgentSession(a_shop(notes={"facts": "Mara likes tea."}), key="k", tag=TAG, on_notice=notices.append)
-    agent, memory = FunctionAgent(llm=StatefulLLM(inner, session)), StateMemory()
+    agent: Any = FunctionAgent(llm=StatefulLLM(inner, session))
+    memory = StateMemory()
     await agent.run("a", memory=memory)
     session.state.notes = {"facts": "Mara likes coffee."}
     await agent.run("b", memory=memory)
@@ -100,11 +101,7 @@ async def test_state_memory_moves_the_front_rarely() -> None:
     memory = StateMemory(token_limit=300)
     for turn in range(20):
         await agent.run(f"question {turn} " * 10, memory=memory)
-    moved = [
-        at
-        for at in range(1, 20)
-        if provider.bodies[at]["messages"][1] != provider.bodies[at - 1]["messages"][1]
-    ]
+    moved = [at for at in range(1, 20) if provider.bodies[at]["messages"][1] != provider.bodies[at - 1]["messages"][1]]
     assert 1 <= len(moved) <= 5
     for start, end in zip([0, *moved], [*moved, 20], strict=True):
         assert_append_only(provider.bodies[start:end])
@@ -115,7 +112,7 @@ async def test_notices_are_told_once_and_strict_raises() -> None:
     notices: list[Notice] = []
     inner, _ = openai_llm()
     session = ContextSession(Shop, initial=a_shop(), tag=TAG, on_notice=notices.append)
-    agent = FunctionAgent(llm=StatefulLLM(inner, session), initial_state={"a": 1})
+    agent: Any = FunctionAgent(llm=StatefulLLM(inner, session), initial_state={"a": 1})
     ctx: Context[Any] = Context(agent)
     for text in ("a", "b"):
         await agent.run(text, ctx=ctx, memory=StateMemory())

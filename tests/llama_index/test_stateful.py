@@ -3,52 +3,31 @@
 from __future__ import annotations
 
 import copy
-from contextvars import ContextVar
 from typing import Any
 
 import pytest
 from llama_index.core.base.llms.types import CompletionResponse, MessageRole
-from llama_index.core.instrumentation import get_dispatcher
-from llama_index.core.instrumentation.event_handlers import BaseEventHandler
-from llama_index.core.llms import ChatMessage, MockLLM
-from llama_index.core.prompts import PromptTemplate
+from llama_index.core.llms import MockLLM
 from openai import APIStatusError
-from pydantic import BaseModel
 
-from llama_index.llms.pkv import ContextSession, ModelCall, StatefulLLM
-from pkv_agents import AgentSession, MissingSessionKeyError, PkvError, SessionError
-from tests.llama_index.providers import call, like_llm, openai_llm, tool
+from llama_index.llms.pkv import ModelCall, StatefulLLM
+from pkv_agents import AgentSession
+from tests.llama_index.providers import like_llm, openai_llm
 from tests.llama_index.support import (
+    HEAD,
+    STREAMED,
     TAG,
+    TEXT_WAYS,
     UPDATE,
-    Shop,
+    WAYS,
     a_session,
     a_shop,
+    ask,
     assert_append_only,
     assistant,
     errata_in,
     system,
     user,
-)
-
-STREAMED: dict[str, Any] = {"additional_kwargs": {"stream_options": {"include_usage": True}}}
-WAYS = ["chat", "stream_chat", "achat", "astream_chat"]
-TEXT_WAYS = ["complete", "stream_complete", "acomplete", "astream_complete"]
-
-
-async def ask(llm: Any, way: str, given: Any, **options: Any) -> Any:
-    """Call a method; of a stream, the last chunk."""
-    if way.startswith("a"):
-        found = await getattr(llm, way)(given, **options)
-        return [piece async for piece in found][-1] if "stream" in way else found
-    found = getattr(llm, way)(given, **options)
-    return list(found)[-1] if "stream" in way else found
-
-
-HEAD = (
-    f'You help.\n\nCurrent state. A later <state-update id="{TAG}"> block gives the current value of the fields it '
-    "names; it overrides earlier values and any conclusion drawn from them.\n"
-    f'<state id="{TAG}">\ncustomer.name: "Mara Lindt"\ncustomer.tier: "gold"\n'
 )
 
 
@@ -217,87 +196,6 @@ async def test_leading_system_messages_stand_in_the_one_head() -> None:
     assert messages[0]["content"].startswith("You help.\n\nBe brief.\n\nCurrent state.")
 
 
-class Grade(BaseModel):
-    """A grade."""
-
-    points: int
-
-
-@pytest.mark.parametrize("way", ["structured_predict", "astructured_predict", "as_structured_llm"])
-async def test_structured_answers_carry_the_state(way: str) -> None:
-    inner, provider = openai_llm(script=[[call("Grade", "1", points=3)]])
-    session = a_session()
-    llm = StatefulLLM(inner, session)
-    prompt = PromptTemplate("Grade {what}.")
-    if way == "structured_predict":
-        found: Any = llm.structured_predict(Grade, prompt, what="this")
-    elif way == "astructured_predict":
-        found = await llm.astructured_predict(Grade, prompt, what="this")
-    else:
-        found = llm.as_structured_llm(Grade).chat([user("Grade this.")]).raw
-    assert found == Grade(points=3)
-    assert provider.bodies[0]["messages"][0]["content"].startswith(HEAD)
-    assert provider.bodies[0]["messages"][1]["content"] == "Grade this."
-    assert session.report().total_turns == 1
-
-
-def test_streamed_structured_answers_carry_the_state() -> None:
-    inner, provider = openai_llm(script=[[call("Grade", "1", points=3)]])
-    session = a_session()
-    found = list(StatefulLLM(inner, session).stream_structured_predict(Grade, PromptTemplate("Grade this.")))
-    assert found[-1] == Grade(points=3)
-    assert provider.bodies[0]["messages"][0]["content"].startswith(HEAD)
-    assert session.report().total_turns == 1
-
-
-@pytest.mark.parametrize(
-    "way", ["chat_with_tools", "achat_with_tools", "stream_chat_with_tools", "astream_chat_with_tools"]
-)
-async def test_tools(way: str) -> None:
-    def look(order_id: str) -> str:
-        """Look an order up."""
-        return order_id
-
-    plain, without = openai_llm(script=[[call("look", "1", order_id="K417")]])
-    inner, provider = openai_llm(script=[[call("look", "1", order_id="K417")]])
-    llm = StatefulLLM(inner, a_session())
-    history = [user("hi"), assistant("hello")]
-    options: Any = {"user_msg": "K417?", "tool_required": True, "allow_parallel_tool_calls": True}
-    answer = await ask(llm, way, [tool(look)], chat_history=history, **options)
-    await ask(plain, way, [tool(look)], chat_history=list(history), **options)
-    (chosen,) = llm.get_tool_calls_from_response(answer)
-    assert (chosen.tool_name, chosen.tool_kwargs, chosen.tool_id) == ("look", {"order_id": "K417"}, "1")
-    assert len(history) == 2, "the history that was given is not appended to"
-    ours, theirs = provider.bodies[0], without.bodies[0]
-    assert {**ours, "messages": ours["messages"][1:]} == theirs
-
-
-class Seen(BaseEventHandler):
-    seen: list[str] = []
-
-    @classmethod
-    def class_name(cls) -> str:
-        return "Seen"
-
-    def handle(self, event: Any, **kwargs: Any) -> None:
-        self.seen.append(type(event).__name__)
-
-
-@pytest.mark.parametrize("way", [*WAYS, *TEXT_WAYS])
-async def test_each_event_fires_once(way: str) -> None:
-    handler = Seen(seen=[])
-    root = get_dispatcher()
-    root.add_event_handler(handler)
-    try:
-        inner, _ = openai_llm(script=["one"])
-        await ask(StatefulLLM(inner, a_session()), way, "hi" if way in TEXT_WAYS else [user("hi")])
-    finally:
-        root.event_handlers.remove(handler)
-    assert handler.seen.count("LLMChatStartEvent") == 1
-    assert handler.seen.count("LLMChatEndEvent") == 1
-    assert not any(name.startswith("LLMCompletion") for name in handler.seen)
-
-
 def test_what_a_provider_writes_into_messages_stays_in_the_copies() -> None:
     class Scribbles(MockLLM):
         def chat(self, messages: Any, **kwargs: Any) -> Any:
@@ -336,65 +234,3 @@ def test_on_call_tells_what_was_planned_and_reported() -> None:
     assert calls[1].plan.erratum is not None
     assert [message.role for message in calls[1].messages][-1] == MessageRole.SYSTEM
     assert calls[1].answer.message.content == "two"
-
-
-class TestResolver:
-    async def test_picks_the_session_of_the_call(self) -> None:
-        who: ContextVar[str] = ContextVar("who")
-        sessions = {"ann": a_session("ann", mode="plan"), "bob": a_session("bob", mode="auto")}
-        inner, provider = openai_llm()
-        llm = StatefulLLM(inner, lambda: sessions[who.get()])
-        for name in ("ann", "bob"):
-            who.set(name)
-            llm.chat([user("hi")])
-            await llm.achat([user("hi")])
-        assert ['mode: "plan"' in body["messages"][0]["content"] for body in provider.bodies] == [True, True] + [
-            False
-        ] * 2
-        who.set("eve")
-        with pytest.raises(MissingSessionKeyError, match="no session for this call.*'eve'"):
-            llm.chat([user("hi")])
-
-    def test_returns_something_else(self) -> None:
-        llm = StatefulLLM(MockLLM(), lambda: None)  # type: ignore[arg-type, return-value]
-        with pytest.raises(MissingSessionKeyError, match="returned NoneType"):
-            llm.chat([user("hi")])
-
-
-class TestMistakes:
-    def test_what_is_no_model_or_no_session(self) -> None:
-        anything: Any = "gpt-4"
-        with pytest.raises(SessionError, match="llm: a LlamaIndex LLM is needed, not a str"):
-            StatefulLLM(anything, a_session())
-        with pytest.raises(SessionError, match="already"):
-            StatefulLLM(StatefulLLM(MockLLM(), a_session()), a_session())
-        for source in (anything, a_shop(), AgentSession):
-            with pytest.raises(SessionError, match="session: an AgentSession"):
-                StatefulLLM(MockLLM(), source)
-
-    def test_tools_for_a_model_that_calls_none(self) -> None:
-        llm = StatefulLLM(MockLLM(), a_session())
-        with pytest.raises(SessionError, match=r"MockLLM does not call functions.*ReActAgent"):
-            llm.chat_with_tools([tool(lambda x: x, name="look", description="d")], user_msg="hi")
-
-    async def test_a_context_session_outside_of_a_workflow(self) -> None:
-        llm = StatefulLLM(MockLLM(), ContextSession(Shop))
-        with pytest.raises(SessionError, match="read asynchronously"):
-            llm.chat([user("hi")])
-        with pytest.raises(MissingSessionKeyError, match="no workflow step is running"):
-            await llm.achat([user("hi")])
-
-    def test_what_is_no_message(self) -> None:
-        anything: Any = "hi"
-        with pytest.raises(PkvError, match="a ChatMessage is needed, not a str"):
-            StatefulLLM(MockLLM(), a_session()).chat([anything])
-
-
-def test_messages_without_text_are_told_too() -> None:
-    inner, provider = openai_llm()
-    session = a_session()
-    llm = StatefulLLM(inner, session)
-    llm.chat([user("a")])
-    session.state.mode = "auto"
-    llm.chat([user("a"), assistant("ok"), ChatMessage(role="user", blocks=[])])
-    assert errata_in(provider.bodies[1]) == ['mode: "auto"']

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse
 
-from llama_index.llms.pkv._context import ContextTurn
 from llama_index.llms.pkv._messages import render, to_core
+from llama_index.llms.pkv._store import ContextTurn
 from pkv_agents import AgentSession, Message, TurnPlan, Usage, merge_stream_usage, normalise_usage
 
 

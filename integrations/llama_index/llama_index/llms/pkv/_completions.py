@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, cast
 
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse, MessageRole
 
@@ -15,4 +16,4 @@ def as_prompt(sent: Sequence[ChatMessage]) -> str:
 def as_chat(answer: CompletionResponse) -> ChatResponse:
     """A completion as an answer, for the record."""
     message = ChatMessage(role=MessageRole.ASSISTANT, content=answer.text)
-    return ChatResponse(message=message, raw=answer.raw, additional_kwargs=answer.additional_kwargs)
+    return ChatResponse(message=message, raw=answer.raw, additional_kwargs=cast("Any", answer).additional_kwargs)

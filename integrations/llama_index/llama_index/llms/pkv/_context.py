@@ -14,21 +14,25 @@ it has been told). They are written with the store's `set` alone: an edit of a c
 
 from __future__ import annotations
 
-import asyncio
-import uuid
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Generic, TypedDict, TypeVar, Unpack, cast
-from weakref import WeakKeyDictionary
 
 from llama_index.core.workflow import Context
 
 from llama_index.llms.pkv._shared import claim_memory
+from llama_index.llms.pkv._store import (
+    SESSION_KEY,
+    STATE_KEY,
+    ContextTurn,
+    HeldRecord,
+    lock_of,
+    put,
+    record_of,
+    saved_in,
+)
 from pkv_agents import (
     AgentSession,
-    ConflictError,
     ErrataStyle,
     Notice,
     PriceTable,
@@ -38,16 +42,11 @@ from pkv_agents import (
     SessionError,
     SessionReport,
     StateError,
-    StoredSession,
     TrackedState,
     apply_patch,
     dump_state,
     load_state,
 )
-
-STATE_KEY = "pkv_state"
-SESSION_KEY = "pkv_session"
-_FORMAT = "pkv-llama-index/1"
 
 StateT = TypeVar("StateT", bound=TrackedState)
 
@@ -127,8 +126,8 @@ class ContextSession(Generic[StateT]):
         """
         self._check_ours()
         data = dump_state(self._owned(state))
-        async with _lock(ctx.store):
-            await _put(ctx.store, STATE_KEY, data)
+        async with lock_of(ctx.store):
+            await put(ctx.store, STATE_KEY, data)
 
     async def update(self, ctx: Context[Any], patch: Mapping[str, object]) -> StateT:
         """Change the state of a context by paths, validated.
@@ -147,17 +146,17 @@ class ContextSession(Generic[StateT]):
             SessionError: The application owns the state.
         """
         self._check_ours()
-        async with _lock(ctx.store):
+        async with lock_of(ctx.store):
             state = apply_patch(self._state(await ctx.store.get(STATE_KEY, default=None)), patch)
-            await _put(ctx.store, STATE_KEY, dump_state(state))
+            await put(ctx.store, STATE_KEY, dump_state(state))
         return state
 
     async def rebase(self, ctx: Context[Any], reason: str = "requested") -> None:
         """Begin a new epoch with each agent's next call in this context; the reason is recorded and reported."""
-        async with _lock(ctx.store):
-            saved = await _saved(ctx.store)
+        async with lock_of(ctx.store):
+            saved = await saved_in(ctx.store)
             rebases = dict.fromkeys(saved["ledgers"], reason)
-            await _put(ctx.store, SESSION_KEY, {**saved, "rebase": rebases})
+            await put(ctx.store, SESSION_KEY, {**saved, "rebase": rebases})
 
     async def report(self, ctx: Context[Any], agent: str = "") -> SessionReport:
         """The totals of a context: turns, usage, cost.
@@ -166,8 +165,8 @@ class ContextSession(Generic[StateT]):
             ctx: The workflow's context.
             agent: Which agent of an `AgentWorkflow`, by name.
         """
-        saved = await _saved(ctx.store)
-        held = HeldRecord(_record(saved, agent))
+        saved = await saved_in(ctx.store)
+        held = HeldRecord(record_of(saved, agent))
         return AgentSession(TrackedState(), key=saved["id"], store=held, **self.options).report()
 
     async def open(self, ctx: Context[Any]) -> ContextTurn:
@@ -178,10 +177,10 @@ class ContextSession(Generic[StateT]):
             SessionError: The context's memory belongs to another context.
         """
         store = ctx.store
-        saved = await _saved(store)
+        saved = await saved_in(store)
         claim_memory(await store.get("memory", default=None), saved["id"])
         agent = str(await store.get("current_agent_name", default="") or "")
-        held = HeldRecord(_record(saved, agent))
+        held = HeldRecord(record_of(saved, agent))
         session = AgentSession(await self.get(ctx), key=saved["id"], store=held, **self.options)
         if reason := saved.get("rebase", {}).get(agent):
             session.rebase(reason)
@@ -218,106 +217,3 @@ class ContextSession(Generic[StateT]):
     def _check_ours(self) -> None:
         if self._read is not None:
             raise SessionError("the application owns this state; change it there, the session reads it")
-
-
-@dataclass(frozen=True, slots=True)
-class ContextTurn:
-    """The session of a context for one model call.
-
-    Attributes:
-        store: The context's store.
-        id: The context's name in messages.
-        agent: Whose ledger it is.
-        held: That ledger's record, between loading and saving.
-        session: The session over it.
-    """
-
-    store: Any
-    id: str
-    agent: str
-    held: HeldRecord
-    session: AgentSession[Any]
-
-    @asynccontextmanager
-    async def saving(self) -> AsyncGenerator[None]:
-        """Around a commit: it sees what others recorded meanwhile, and what it records is written."""
-        async with _lock(self.store):
-            saved = await _saved(self.store, self.id)
-            self.held.record = _record(saved, self.agent)
-            yield
-            if self.held.record is not None:
-                data = {"version": self.held.record.version, "data": self.held.record.data}
-                rebases = {name: why for name, why in saved.get("rebase", {}).items() if name != self.agent}
-                ledgers = {**saved["ledgers"], self.agent: data}
-                await _put(self.store, SESSION_KEY, {**saved, "ledgers": ledgers, "rebase": rebases})
-
-
-class HeldRecord:
-    """A `SessionStore` of one record, loaded from a context before and written to it afterwards."""
-
-    def __init__(self, record: StoredSession | None) -> None:
-        self.record = record
-
-    def load(self, key: str) -> StoredSession | None:
-        """The record."""
-        return self.record
-
-    def save(self, key: str, data: Mapping[str, object], *, expected_version: int) -> int:
-        """Replace it."""
-        found = self.record.version if self.record is not None else 0
-        if found != expected_version:
-            raise ConflictError("another call recorded a turn of this context meanwhile")
-        self.record = StoredSession(data, found + 1)
-        return found + 1
-
-    def delete(self, key: str) -> bool:
-        """Forget it."""
-        had, self.record = self.record is not None, None
-        return had
-
-    def keys(self) -> tuple[str, ...]:
-        """There is one, and its key is the context's."""
-        return ()
-
-
-_locks: WeakKeyDictionary[Any, asyncio.Lock] = WeakKeyDictionary()
-
-
-def _lock(store: Any) -> asyncio.Lock:
-    """One writer of our keys at a time: stores that wait in between would lose one of two changes."""
-    return _locks.setdefault(store, asyncio.Lock())
-
-
-async def _saved(store: Any, name: str | None = None) -> dict[str, Any]:
-    """What the context holds under our key; a new name for a context that holds nothing."""
-    found = await store.get(SESSION_KEY, default=None)
-    if isinstance(found, dict):
-        kept = cast("dict[str, Any]", found)
-        if kept.get("format") != _FORMAT:
-            raise SessionError(f"{SESSION_KEY}: a form that this version does not know; update llama-index-llms-pkv")
-        return kept
-    fresh: dict[str, Any] = {"format": _FORMAT, "id": name or f"context-{uuid.uuid4().hex[:12]}", "ledgers": {}}
-    if name is None:
-        with suppress(SessionError):  # inside an edit of the store; the call's end says so
-            await _put(store, SESSION_KEY, fresh)
-    return fresh
-
-
-async def _put(store: Any, key: str, value: Mapping[str, object]) -> None:
-    try:
-        await store.set(key, dict(value))
-    except RuntimeError as error:
-        raise SessionError(
-            f"{key} cannot be written inside ctx.store.edit_state(): leave that block first, then change the state or "
-            "call the model"
-        ) from error
-    except (AttributeError, ValueError, TypeError) as error:
-        raise SessionError(
-            f"{key} cannot be written: the context's typed state needs the fields {STATE_KEY} and {SESSION_KEY}, both "
-            "dict | None = None"
-        ) from error
-
-
-def _record(saved: Mapping[str, Any], agent: str) -> StoredSession | None:
-    kept = saved["ledgers"].get(agent)
-    return StoredSession(kept["data"], kept["version"]) if kept is not None else None

@@ -85,8 +85,8 @@ def _calls(message: ChatMessage) -> list[tuple[int | None, ToolCall]]:
             (at, ToolCall(block.tool_name, arguments(block.tool_kwargs), block.tool_call_id or ""))
             for at, block in blocks
         ]
-    kept = cast("object", message.additional_kwargs.get("tool_calls"))
-    return [(None, _older_call(call)) for call in cast("Sequence[object]", kept)] if isinstance(kept, list) else []
+    kept: Any = message.additional_kwargs.get("tool_calls")
+    return [(None, _older_call(call)) for call in cast("list[object]", kept)] if isinstance(kept, list) else []
 
 
 def _older_call(call: object) -> ToolCall:
@@ -202,7 +202,7 @@ def _block(block: Any, part: Part) -> Any:
     if isinstance(block, TextBlock):
         return block.model_copy(update={"text": part["text"]})
     data = {name: value for name, value in part.items() if name != "type"}
-    return type(block).model_validate(data)
+    return cast("Any", type(block)).model_validate(data)
 
 
 def _block_copy(block: Any) -> Any:

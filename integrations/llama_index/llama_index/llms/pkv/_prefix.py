@@ -8,7 +8,7 @@ from typing import Any, cast
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.memory import BaseMemory, Memory
 from llama_index.core.workflow import Context
-from llama_index.core.workflow.errors import WorkflowRuntimeError
+from llama_index.core.workflow.errors import WorkflowRuntimeError  # pyright: ignore[reportPrivateImportUsage]
 
 from llama_index.llms.pkv.memory import StateMemory
 from pkv_agents import Notice
@@ -35,8 +35,9 @@ async def workflow_notices(ctx: Context[Any], messages: Sequence[ChatMessage]) -
     if await ctx.store.get("state", default=None):
         notices.append(STATE_PROMPT)
     memory = cast("object", await ctx.store.get("memory", default=None))
-    if isinstance(memory, Memory) and memory.memory_blocks:
-        notices.append(_memory_blocks(memory))
+    blocks = cast("list[Any]", cast("Any", memory).memory_blocks) if isinstance(memory, Memory) else []
+    if isinstance(memory, Memory) and blocks:
+        notices.append(_memory_blocks(memory, [str(block.name) for block in blocks]))
     elif isinstance(memory, BaseMemory) and not isinstance(memory, StateMemory):
         first = next(iter(await memory.aget_all()), None)
         if first is not None and not any(_same(first, message) for message in messages):
@@ -73,11 +74,11 @@ _LATE_SYSTEM = Notice(
 )
 
 
-def _memory_blocks(memory: Memory) -> Notice:
+def _memory_blocks(memory: Memory, names: Sequence[str]) -> Notice:
     where = "system message" if str(getattr(memory.insert_method, "value", "")) == "system" else "newest user message"
     return Notice(
         "memory_blocks",
-        path=", ".join(block.name for block in memory.memory_blocks),
+        path=", ".join(names),
         cost="whenever a block says something else, everything behind it is read again",
         mend="keep what the blocks know in a field of the tracked state, and the messages in a StateMemory",
         message=f"memory blocks are written into the {where}",

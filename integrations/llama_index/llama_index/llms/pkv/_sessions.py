@@ -9,10 +9,11 @@ from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.llms.llm import LLM
 
 from llama_index.llms.pkv._calls import PlannedCall
-from llama_index.llms.pkv._context import ContextSession, ContextTurn
+from llama_index.llms.pkv._context import ContextSession
 from llama_index.llms.pkv._messages import to_core
 from llama_index.llms.pkv._prefix import late_system, step_context, workflow_notices
 from llama_index.llms.pkv._profiles import joins_system, model_name, model_profile
+from llama_index.llms.pkv._store import ContextTurn
 from pkv_agents import AgentSession, MissingSessionKeyError, Notice, SessionError
 
 SessionSource = AgentSession[Any] | ContextSession[Any] | Callable[[], AgentSession[Any]]

@@ -7,9 +7,9 @@ the model. What was cached is in the answer's `raw["usage"]`, the time to the fi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from llama_index.core.base.llms.generic_utils import (
     achat_to_completion_decorator,
@@ -30,17 +30,30 @@ from llama_index.core.base.llms.types import (
     TextBlock,
     ToolCallBlock,
 )
-from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
+from llama_index.core.llms import callbacks
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import ToolSelection
 from pydantic import Field, field_validator
 
 from llama_index.llms.pkv._messages import arguments, to_core
 from pkv_agents import ModelError
-from pkv_agents.local import Delta, Done, LocalModel, Reply, StreamEvent
+from pkv_agents.local import Delta, LocalModel, Reply, StreamEvent
 
 if TYPE_CHECKING:
     from llama_index.core.tools.types import BaseTool
+
+MethodT = TypeVar("MethodT", bound=Callable[..., Any])
+
+
+def _chat_events(method: MethodT) -> MethodT:
+    """LlamaIndex's decorator for methods that answer, with the type that it has."""
+    return cast("Any", callbacks).llm_chat_callback()(method)
+
+
+def _completion_events(method: MethodT) -> MethodT:
+    """LlamaIndex's decorator for methods that complete, with the type that it has."""
+    return cast("Any", callbacks).llm_completion_callback()(method)
+
 
 _OWN = ("max_tokens", "temperature", "seed", "stop", "salt", "preface", "session")
 _PER_CALL = ("tools", "tool_choice", "response_schema", "choices", *_OWN)
@@ -99,22 +112,22 @@ class LocalLLM(FunctionCallingLLM):
 
     # Chat.
 
-    @llm_chat_callback()
+    @_chat_events
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """Answer a conversation."""
         return self._answer(messages, kwargs)
 
-    @llm_chat_callback()
+    @_chat_events
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """Answer a conversation, in a thread."""
         return await asyncio.to_thread(self._answer, messages, kwargs)
 
-    @llm_chat_callback()
+    @_chat_events
     def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
         """Answer a conversation piece by piece; tool calls come whole, with the last chunk."""
         return self._pieces(messages, kwargs)
 
-    @llm_chat_callback()
+    @_chat_events
     async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
         """Answer a conversation piece by piece, in a thread."""
         pieces = self._pieces(messages, kwargs)
@@ -144,14 +157,16 @@ class LocalLLM(FunctionCallingLLM):
 
     # Completion.
 
-    @llm_completion_callback()
+    @_completion_events
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
         """Answer a prompt as a user's message."""
-        return chat_to_completion_decorator(lambda messages, **options: self._answer(messages, options))(
-            prompt, **kwargs
-        )
 
-    @llm_completion_callback()
+        def answer(messages: Sequence[ChatMessage], **options: Any) -> ChatResponse:
+            return self._answer(messages, options)
+
+        return chat_to_completion_decorator(answer)(prompt, **kwargs)
+
+    @_completion_events
     async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
         """Answer a prompt as a user's message."""
 
@@ -160,17 +175,17 @@ class LocalLLM(FunctionCallingLLM):
 
         return await achat_to_completion_decorator(answer)(prompt, **kwargs)
 
-    @llm_completion_callback()
+    @_completion_events
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
         """Answer a prompt piece by piece."""
-        return stream_chat_to_completion_decorator(lambda messages, **options: self._pieces(messages, options))(
-            prompt, **kwargs
-        )
 
-    @llm_completion_callback()
-    async def astream_complete(
-        self, prompt: str, formatted: bool = False, **kwargs: Any
-    ) -> CompletionResponseAsyncGen:
+        def stream(messages: Sequence[ChatMessage], **options: Any) -> ChatResponseGen:
+            return self._pieces(messages, options)
+
+        return stream_chat_to_completion_decorator(stream)(prompt, **kwargs)
+
+    @_completion_events
+    async def astream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseAsyncGen:
         """Answer a prompt piece by piece."""
 
         async def stream(messages: Sequence[ChatMessage], **options: Any) -> ChatResponseAsyncGen:
@@ -235,7 +250,7 @@ def _chunks(events: Generator[StreamEvent, None, None]) -> Generator[ChatRespons
             text += event.text
             message = ChatMessage(role=MessageRole.ASSISTANT, content=text)
             yield ChatResponse(message=message, delta=event.text)
-        elif isinstance(event, Done):
+        else:
             yield _response(event.reply).model_copy(update={"delta": ""})
 
 
@@ -257,4 +272,6 @@ def _response(reply: Reply) -> ChatResponse:
         "total_s": reply.total_s,
         "decision_margin": reply.decision_margin,
     }
-    return ChatResponse(message=ChatMessage(role=MessageRole.ASSISTANT, blocks=blocks), raw=raw, additional_kwargs=usage)
+    return ChatResponse(
+        message=ChatMessage(role=MessageRole.ASSISTANT, blocks=blocks), raw=raw, additional_kwargs=usage
+    )

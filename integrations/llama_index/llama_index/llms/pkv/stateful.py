@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import aclosing, closing
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from llama_index.core.base.llms.generic_utils import (
     astream_chat_response_to_completion_response,
@@ -73,9 +73,7 @@ class StatefulLLM(FunctionCallingLLM):
     _source: SessionSource = PrivateAttr()
     _on_call: Callable[[ModelCall], None] | None = PrivateAttr(default=None)
 
-    def __init__(
-        self, llm: LLM, session: SessionSource, *, on_call: Callable[[ModelCall], None] | None = None
-    ) -> None:
+    def __init__(self, llm: LLM, session: SessionSource, *, on_call: Callable[[ModelCall], None] | None = None) -> None:
         if not isinstance(llm, LLM):  # pyright: ignore[reportUnnecessaryIsInstance] (untyped callers)
             raise SessionError(f"llm: a LlamaIndex LLM is needed, not a {type(llm).__name__}")
         if isinstance(llm, StatefulLLM):
@@ -151,13 +149,13 @@ class StatefulLLM(FunctionCallingLLM):
     def _streamed(self, call: PlannedCall, kwargs: dict[str, Any]) -> Generator[ChatResponse, None, None]:
         reader = StreamReader()
         try:
-            stream = cast("Generator[ChatResponse, None, None]", self._inner.stream_chat(call.sent, **kwargs))
+            stream = self._inner.stream_chat(call.sent, **kwargs)
             chunk = next(stream, None)
         except Exception as error:
             if not refuses_system(error, call.plan):
                 raise
             call = call.in_the_other_form()
-            stream = cast("Generator[ChatResponse, None, None]", self._inner.stream_chat(call.sent, **kwargs))
+            stream = self._inner.stream_chat(call.sent, **kwargs)
             chunk = next(stream, None)
         with closing(stream):
             while chunk is not None:
@@ -169,13 +167,13 @@ class StatefulLLM(FunctionCallingLLM):
     async def _astreamed(self, call: PlannedCall, kwargs: dict[str, Any]) -> AsyncGenerator[ChatResponse, None]:
         reader = StreamReader()
         try:
-            stream = cast("AsyncGenerator[ChatResponse, None]", await self._inner.astream_chat(call.sent, **kwargs))
+            stream = await self._inner.astream_chat(call.sent, **kwargs)
             chunk = await anext(stream, None)
         except Exception as error:
             if not refuses_system(error, call.plan):
                 raise
             call = call.in_the_other_form()
-            stream = cast("AsyncGenerator[ChatResponse, None]", await self._inner.astream_chat(call.sent, **kwargs))
+            stream = await self._inner.astream_chat(call.sent, **kwargs)
             chunk = await anext(stream, None)
         async with aclosing(stream):
             while chunk is not None:
@@ -213,9 +211,7 @@ class StatefulLLM(FunctionCallingLLM):
         call = self._open(_asked(prompt))
         return self._completed(call, self._inner.stream_complete(as_prompt(call.sent), formatted=formatted, **kwargs))
 
-    async def astream_complete(
-        self, prompt: str, formatted: bool = False, **kwargs: Any
-    ) -> CompletionResponseAsyncGen:
+    async def astream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseAsyncGen:
         """Stream a completion with the state of the session."""
         if self.metadata.is_chat_model:
             return astream_chat_response_to_completion_response(await self.astream_chat(_asked(prompt), **kwargs))
