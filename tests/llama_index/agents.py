@@ -11,7 +11,8 @@ from tests.llama_index.support import TAG, Shop, a_shop
 
 
 def the_session(**options: Any) -> ContextSession[Shop]:
-    return ContextSession(Shop, initial=a_shop(), **{"instructions": "You help.", "tag": TAG, **options})
+    given: Any = {"instructions": "You help.", "tag": TAG, **options}
+    return ContextSession(Shop, initial=a_shop(), **given)
 
 
 def cancelling(session: ContextSession[Shop]) -> Any:

@@ -16,9 +16,9 @@ import pytest
 from botocore.awsrequest import AWSResponse  # pyright: ignore[reportMissingTypeStubs]
 from google import genai
 from llama_index.llms.anthropic import Anthropic
-from llama_index.llms.bedrock_converse import BedrockConverse
+from llama_index.llms.bedrock_converse import BedrockConverse  # pyright: ignore[reportMissingTypeStubs]
 from llama_index.llms.google_genai import GoogleGenAI
-from llama_index.llms.ollama import Ollama
+from llama_index.llms.ollama import Ollama  # pyright: ignore[reportMissingTypeStubs]
 
 from llama_index.llms.pkv import _versions
 from tests.llama_index.providers import Provider

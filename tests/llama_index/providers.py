@@ -14,7 +14,7 @@ from typing import Any, cast
 import httpx
 from llama_index.core.tools import FunctionTool
 from llama_index.llms.openai import OpenAI
-from llama_index.llms.openai_like import OpenAILike
+from llama_index.llms.openai_like import OpenAILike  # pyright: ignore[reportMissingTypeStubs]
 
 USAGE = {
     "prompt_tokens": 100,
@@ -122,7 +122,7 @@ def openai_llm(name: str = "gpt-4.1", script: Sequence[Any] = (), **options: Any
 def like_llm(script: Sequence[Any] = (), **options: Any) -> tuple[OpenAILike, Provider]:
     """An `OpenAILike` for a server of one's own."""
     provider = Provider(list(script))
-    given = {"is_chat_model": True, "is_function_calling_model": True, "context_window": 8192, **options}
+    given: Any = {"is_chat_model": True, "is_function_calling_model": True, "context_window": 8192, **options}
     return OpenAILike(model="mine", api_base="http://127.0.0.1:1/v1", **_clients(provider), **given), provider
 
 

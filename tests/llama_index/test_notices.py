@@ -1,6 +1,6 @@
 """What breaks the prefix in LlamaIndex is said, with the way that keeps it; and that way keeps it."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from llama_index.core.agent.workflow import FunctionAgent
@@ -48,9 +48,9 @@ async def test_a_tracked_state_instead_keeps_the_prefix() -> None:
 async def test_memory_blocks(insert: str) -> None:
     notices: list[Notice] = []
     agent, _ = the_agent(notices)
-    memory = Memory.from_defaults(
-        memory_blocks=[StaticMemoryBlock(name="facts", static_content="Mara likes tea.")], insert_method=insert
-    )
+    block: Any = {"name": "facts", "static_content": "Mara likes tea."}
+    given: Any = {"memory_blocks": [StaticMemoryBlock(**block)], "insert_method": insert}
+    memory = Memory.from_defaults(**given)
     try:
         await agent.run("a", memory=memory)
         await agent.run("b", memory=memory)
@@ -62,7 +62,7 @@ async def test_memory_blocks(insert: str) -> None:
 
 
 async def _close(memory: Memory) -> None:
-    engine: Any = memory.sql_store._async_engine
+    engine = cast("Any", memory.sql_store)._async_engine
     if engine is not None:
         await engine.dispose()
 

@@ -51,7 +51,8 @@ class TestMistakes:
             StatefulLLM(anything, a_session())
         with pytest.raises(SessionError, match="already"):
             StatefulLLM(StatefulLLM(MockLLM(), a_session()), a_session())
-        for source in (anything, a_shop(), AgentSession):
+        sources: list[Any] = [anything, a_shop(), AgentSession]
+        for source in sources:
             with pytest.raises(SessionError, match="session: an AgentSession"):
                 StatefulLLM(MockLLM(), source)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.instrumentation import get_dispatcher  # pyright: ignore[reportPrivateImportUsage]
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.prompts import PromptTemplate
 from pydantic import BaseModel, Field

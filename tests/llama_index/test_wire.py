@@ -170,11 +170,11 @@ def test_a_late_system_message_of_the_application(kind: str, monkeypatch: pytest
     inner, _ = make(kind, monkeypatch)
     session = AgentSession(a_shop(), key="k", tag=TAG, on_notice=notices.append)
     StatefulLLM(inner, session).chat([user("a"), system("Stop now."), user("b")])
-    assert codes(notices) == ["late_system_joins_head"]
+    assert codes(notices) == ["system_misplaced"]
     inner, _ = make("openai", monkeypatch)
     session = AgentSession(a_shop(), key="k", tag=TAG, on_notice=notices.append)
     StatefulLLM(inner, session).chat([user("a"), system("Stop now."), user("b")])
-    assert codes(notices) == ["late_system_joins_head"]
+    assert codes(notices) == ["system_misplaced"]
 
 
 def test_openai_responses(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,8 +187,9 @@ def test_openai_responses(monkeypatch: pytest.MonkeyPatch) -> None:
             return ChatResponse(message=assistant("ok"))
 
     bodies: list[dict[str, Any]] = []
+    given: Any = {"model": "gpt-4.1", "api_key": "k"}
     session = a_session()
-    llm = StatefulLLM(Recording(model="gpt-4.1", api_key="k"), session)
+    llm = StatefulLLM(Recording(**given), session)
     llm.chat([user("a")])
     session.state.mode = "auto"
     llm.chat([user("a"), assistant("ok"), user("b")])

@@ -85,8 +85,10 @@ def _calls(message: ChatMessage) -> list[tuple[int | None, ToolCall]]:
             (at, ToolCall(block.tool_name, arguments(block.tool_kwargs), block.tool_call_id or ""))
             for at, block in blocks
         ]
-    kept: Any = message.additional_kwargs.get("tool_calls")
-    return [(None, _older_call(call)) for call in cast("list[object]", kept)] if isinstance(kept, list) else []
+    kept = cast("object", message.additional_kwargs.get("tool_calls"))
+    if not isinstance(kept, list):
+        return []
+    return [(None, _older_call(call)) for call in cast("list[object]", kept)]
 
 
 def _older_call(call: object) -> ToolCall:

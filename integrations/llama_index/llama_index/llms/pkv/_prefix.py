@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from llama_index.core.base.llms.types import ChatMessage, MessageRole
+from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.memory import BaseMemory, Memory
 from llama_index.core.workflow import Context
 from llama_index.core.workflow.errors import WorkflowRuntimeError  # pyright: ignore[reportPrivateImportUsage]
 
 from llama_index.llms.pkv.memory import StateMemory
 from pkv_agents import Notice
-
-_SYSTEM = frozenset({MessageRole.SYSTEM, MessageRole.DEVELOPER})
 
 
 def step_context() -> Context[Any] | None:
@@ -45,14 +43,6 @@ async def workflow_notices(ctx: Context[Any], messages: Sequence[ChatMessage]) -
     return notices
 
 
-def late_system(messages: Sequence[ChatMessage]) -> Notice | None:
-    """What to say where the application's own late system message is moved into the head by the provider's package."""
-    leading = next((at for at, message in enumerate(messages) if message.role not in _SYSTEM), len(messages))
-    if any(message.role in _SYSTEM for message in messages[leading:]):
-        return _LATE_SYSTEM
-    return None
-
-
 def _same(one: ChatMessage, two: ChatMessage) -> bool:
     return one is two or (one.role == two.role and one.content == two.content)
 
@@ -64,13 +54,6 @@ STATE_PROMPT = Notice(
     "from each run's message on is read again",
     mend="leave initial_state empty and keep the state in a TrackedState: StatefulLLM(llm, ContextSession(...))",
     message="the agent puts its state into the newest user message",
-)
-_LATE_SYSTEM = Notice(
-    "late_system_joins_head",
-    path="system",
-    cost="the head changes, so the whole request is read again",
-    mend="send it as a user message",
-    message="this provider's package moves a late system message into the head",
 )
 
 

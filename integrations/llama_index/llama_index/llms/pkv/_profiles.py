@@ -45,14 +45,9 @@ def model_profile(llm: LLM) -> tuple[Profile, tuple[Notice, ...]]:
     if provider in ("openai_responses", "azure_responses") and getattr(llm, "track_previous_responses", False) is True:
         overrides["holds_history"] = True
     profile, notices = profile_for(provider, name, overrides=overrides)
-    if joins_system(llm):
+    if provider in _JOINS_SYSTEM:
         profile = replace(profile, carrier="user_suffix", system_slot="anywhere", tool_changes=None)
     return profile, notices
-
-
-def joins_system(llm: LLM) -> bool:
-    """Whether the model's package moves late system messages into the head."""
-    return provider_of(llm) in _JOINS_SYSTEM
 
 
 def model_name(llm: LLM) -> str:

@@ -11,8 +11,8 @@ from llama_index.core.llms.llm import LLM
 from llama_index.llms.pkv._calls import PlannedCall
 from llama_index.llms.pkv._context import ContextSession
 from llama_index.llms.pkv._messages import to_core
-from llama_index.llms.pkv._prefix import late_system, step_context, workflow_notices
-from llama_index.llms.pkv._profiles import joins_system, model_name, model_profile
+from llama_index.llms.pkv._prefix import step_context, workflow_notices
+from llama_index.llms.pkv._profiles import model_name, model_profile
 from llama_index.llms.pkv._store import ContextTurn
 from pkv_agents import AgentSession, MissingSessionKeyError, Notice, SessionError
 
@@ -84,13 +84,11 @@ def _planned(
     turn: ContextTurn | None = None,
 ) -> PlannedCall:
     core, name = to_core(messages), model_name(llm)
-    late = late_system(messages) if joins_system(llm) else None
-    said = [*notices, late] if late is not None else notices
     if session.own_profile is not None:
-        said = [notice for notice in said if notice.code != "unknown_model"]
+        said = [notice for notice in notices if notice.code != "unknown_model"]
         plan = session.plan(core, model=name, notices=said)
     else:
-        plan = session.plan(core, profile=model_profile(llm)[0], model=name, notices=said)
+        plan = session.plan(core, profile=model_profile(llm)[0], model=name, notices=notices)
     return PlannedCall.of(session, plan, messages, core, turn)
 
 
