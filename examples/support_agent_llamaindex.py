@@ -16,7 +16,7 @@ there and end the turn with their words (`return_direct`). The arms differ in ho
     stale         the system prompt is rendered once
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations`: LlamaIndex looks for the tools' context by its annotation.
 
 import asyncio
 import sys

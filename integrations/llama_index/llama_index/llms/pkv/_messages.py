@@ -85,10 +85,8 @@ def _calls(message: ChatMessage) -> list[tuple[int | None, ToolCall]]:
             (at, ToolCall(block.tool_name, arguments(block.tool_kwargs), block.tool_call_id or ""))
             for at, block in blocks
         ]
-    kept = cast("object", message.additional_kwargs.get("tool_calls"))
-    if not isinstance(kept, list):
-        return []
-    return [(None, _older_call(call)) for call in cast("list[object]", kept)]
+    kept = cast("Sequence[object]", message.additional_kwargs.get("tool_calls") or ())
+    return [(None, _older_call(call)) for call in kept]
 
 
 def _older_call(call: object) -> ToolCall:
