@@ -236,7 +236,7 @@ def _reshaped(messages: list[Message]) -> list[Message]:
     """The same history, as a store may give it back: lists for texts, keys in another order, ids and markers beside."""
     made: list[Message] = []
     for message in messages:
-        calls = tuple(ToolCall(c.name, dict(reversed(c.arguments.items())), c.id) for c in message.tool_calls)
+        calls = tuple(ToolCall(c.name, dict(reversed(list(c.arguments.items()))), c.id) for c in message.tool_calls)
         content: Any = message.content
         if isinstance(content, str) and message.role == "user":
             content = ({"id": "m1", "text": content, "type": "text"},)
