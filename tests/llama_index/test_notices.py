@@ -10,7 +10,7 @@ from llama_index.core.workflow import Context
 
 from llama_index.llms.pkv import ContextSession, StatefulLLM, StateMemory
 from pkv_agents import AgentSession, Notice, StrictNoticeError
-from tests.llama_index.providers import Provider, openai_llm
+from tests.llama_index.providers import Provider, call, openai_llm, tool
 from tests.llama_index.support import TAG, Shop, a_shop, assert_append_only, assistant, codes, errata_in, user
 
 
@@ -121,3 +121,18 @@ async def test_notices_are_told_once_and_strict_raises() -> None:
     agent = FunctionAgent(llm=StatefulLLM(inner, strict), initial_state={"a": 1})
     with pytest.raises(StrictNoticeError, match="state_prompt"):
         await agent.run("a", ctx=Context(agent), memory=StateMemory())
+
+
+async def test_a_question_of_a_tools_own_is_no_trimmed_conversation() -> None:
+    notices: list[Notice] = []
+    inner, _ = openai_llm(script=[[call("ask", "1")], "fine", "done"])
+    session = AgentSession(a_shop(), key="k", tag=TAG, on_notice=notices.append)
+    llm = StatefulLLM(inner, session)
+
+    async def ask(ctx: Context[Any]) -> str:
+        """Ask."""
+        return (await llm.acomplete("x")).text
+
+    agent: Any = FunctionAgent(llm=llm, tools=[tool(ask)])
+    await agent.run("go", memory=ChatMemoryBuffer.from_defaults(token_limit=1000))
+    assert "memory_trims" not in codes(notices)

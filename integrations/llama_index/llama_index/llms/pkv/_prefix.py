@@ -30,21 +30,22 @@ async def workflow_notices(ctx: Context[Any], messages: Sequence[ChatMessage]) -
         messages: The messages that its agent sends.
     """
     notices: list[Notice] = []
-    if await ctx.store.get("state", default=None):
+    store = ctx.store
+    if await store.get("formatted_input_with_state", default=False) and await store.get("state", default=None):
         notices.append(STATE_PROMPT)
-    memory = cast("object", await ctx.store.get("memory", default=None))
+    memory = cast("object", await store.get("memory", default=None))
     blocks = cast("list[Any]", cast("Any", memory).memory_blocks) if isinstance(memory, Memory) else []
     if isinstance(memory, Memory) and blocks:
         notices.append(_memory_blocks(memory, [str(block.name) for block in blocks]))
     elif isinstance(memory, BaseMemory) and not isinstance(memory, StateMemory):
-        first = next(iter(await memory.aget_all()), None)
-        if first is not None and not any(_same(first, message) for message in messages):
+        kept = await memory.aget_all()
+        if kept and not _has(messages, kept[0]) and _has(messages, kept[-1]):
             notices.append(_trims(memory))
     return notices
 
 
-def _same(one: ChatMessage, two: ChatMessage) -> bool:
-    return one is two or (one.role == two.role and one.content == two.content)
+def _has(messages: Sequence[ChatMessage], one: ChatMessage) -> bool:
+    return any(one is other or (one.role == other.role and one.content == other.content) for other in messages)
 
 
 STATE_PROMPT = Notice(
