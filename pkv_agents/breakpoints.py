@@ -85,7 +85,7 @@ def plan_breakpoints(
     """
     if not profile.max_breakpoints:
         return BreakpointPlan()
-    blocks = _blocks(messages)
+    blocks = _blocks(messages, profile)
     at_end = profile.implicit_breakpoint or automatic
     limit = max(0, profile.max_breakpoints - len(ahead) - at_end)
     own, misplaced = _own(messages, blocks)
@@ -127,15 +127,16 @@ def apply_breakpoints(messages: Sequence[Message], planned: BreakpointPlan, prof
     return tuple(with_markers(message, wanted.get(at, {}), profile.marker) for at, message in enumerate(messages))
 
 
-def _blocks(messages: Sequence[Message]) -> list[_Block]:
+def _blocks(messages: Sequence[Message], profile: Profile) -> list[_Block]:
     blocks: list[_Block] = []
     for at, message in enumerate(messages):
         content = message.content
+        takes = message.role != "assistant" or profile.marker != "prompt_cache_breakpoint"  # OpenAI: input blocks only
         if isinstance(content, str):
-            blocks += [_Block(at, 0, bool(content.strip()))] if content else []
+            blocks += [_Block(at, 0, takes and bool(content.strip()))] if content else []
         else:
             parts = [(index, part) for index, part in enumerate(content) if not is_point(part)]
-            blocks += [_Block(at, index, is_markable(part)) for index, part in parts]
+            blocks += [_Block(at, index, takes and is_markable(part)) for index, part in parts]
         blocks += [_Block(at, None, markable=False) for _ in message.tool_calls]
     return blocks
 

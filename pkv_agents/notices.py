@@ -26,6 +26,7 @@ The codes of the core:
 | `below_minimum` | the prompt is too short for the provider to cache anything of it |
 | `markers_dropped` | cache markers of the application were left out: too many, or on a block that takes none |
 | `marker_ttl` | a marker's lifetime was shortened: it stood behind a shorter one |
+| `markers_beside` | the application asks the provider for a marker too, which was counted together with ours |
 | `commit_conflict` | another turn was recorded first; this one is told again on the next |
 | `template_moves_prefix` | a model's chat template moves the prefix; `path` is the code of the finding |
 | `template_loses_text` | a model's chat template loses or refuses text; `path` is the code of the finding |
@@ -37,7 +38,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 _EVENTS = frozenset({"history_forked", "history_edited", "history_rewritten", "carrier_changed"})
-_ADVICE = frozenset({"rebase_requested", "payback", "cache_cold", "below_minimum"})
+_ADVICE = frozenset({"rebase_requested", "payback", "cache_cold", "below_minimum", "markers_beside"})
 
 
 @dataclass(frozen=True, slots=True)

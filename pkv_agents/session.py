@@ -230,20 +230,20 @@ class AgentSession(Generic[StateT]):
             plan: The plan of the refused request (`pkv_agents.refuses_system` tells whether it was).
 
         Returns:
-            The same request with its errata on user and tool messages.
-
-        Raises:
-            SessionError: The plan is not one of this session that waits for its answer.
+            The same request with its errata on user and tool messages. (A SessionError when it is not this session's.)
         """
         with self._lock:
-            known = self._open.close(plan)
-            if known is None:
+            if (known := self._open.close(plan)) is None:
                 raise SessionError("this plan is not waiting for an answer in this session; plan the request again")
             self._saved.ledger = without_system(self._saved.ledger, plan.sent.model)
             made = self._plan(known.messages, known.state, plan.profile, plan.sent.model)
             self._open.add(made, known.messages, known.state)
         self._board.tell(system_refused(plan.sent.model), made.epoch.number)
         return made
+
+    def tell(self, notice: Notice, plan: TurnPlan) -> None:
+        """Report what a wrapper found out about a planned request, once for each cause in its epoch."""
+        self._board.tell(notice, plan.epoch.number)
 
     def rebase(self, reason: str = "requested") -> None:
         """Begin a new epoch with the next request that succeeds; the reason is recorded and reported."""
@@ -273,8 +273,8 @@ class AgentSession(Generic[StateT]):
         """
         with self._lock:
             name = model if model is not None else (self._done[-1].sent.model if self._done else "")
-            made = self._plan(messages, snapshot(self.state), self.own_profile or self.profile, name)
-        return transcript(made, messages)
+            profile = self.own_profile or self.profile
+            return transcript(self._plan(messages, snapshot(self.state), profile, name), messages)
 
     def _plan(self, messages: Sequence[Message], state: Snapshot, profile: Profile, model: str) -> TurnPlan:
         return plan(

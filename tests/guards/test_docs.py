@@ -9,7 +9,7 @@ import pytest
 
 from tests.guards.repo import ROOT
 
-PAGES = ["core.md"]
+PAGES = ["core.md", "migrate_langchain.md"]
 
 
 def snippets(page: str) -> list[str]:

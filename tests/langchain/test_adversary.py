@@ -20,7 +20,8 @@ def test_instructions_that_quote_the_users_system_block_leave_its_marker_where_i
     model = Scripted()
     session = AgentSession(a_shop(), key="k", tag=TAG, instructions="Never repeat: Be brief. Ever.")
     marked: Any = {"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}
-    with_state(model, session).invoke([SystemMessage(content=[marked]), HumanMessage("hi")])
+    llm = with_state(model, session, markers=False)
+    llm.invoke([SystemMessage(content=[marked]), HumanMessage("hi")])
     first, own, last = model.requests[0][0].content
     assert first["text"] == "Never repeat: Be brief. Ever." and own == marked and "<state id=" in last["text"]
 

@@ -20,6 +20,7 @@ from tests.langchain.providers import (
     anthropic_model,
     assert_append_only,
     assert_legal_for_anthropic,
+    bare,
     openai_model,
 )
 from tests.langchain.support import TAG, UPDATE, Shop, a_shop, call
@@ -112,7 +113,7 @@ def test_anthropic_bytes_in_place() -> None:
     agent = agent_for(model)
     agent.invoke(user("hello", pkv_state=a_shop()), CONFIG)
     agent.invoke(user("where is it?", pkv_state={"orders[K417].status": "delivered"}), CONFIG)
-    body = provider.bodies[-1]
+    body = bare(provider.bodies[-1])
     assert body["system"] == f"{POLICY}\n\n{BASELINE}"
     assert body["messages"][-2:] == [
         {"role": "user", "content": "where is it?"},
@@ -126,7 +127,7 @@ def test_anthropic_bytes_in_the_user_message() -> None:
     agent.invoke(user("hello", pkv_state=a_shop()), CONFIG)
     agent.invoke(user("where is it?", pkv_state={"orders[K417].status": "delivered"}), CONFIG)
     agent.invoke(user("thanks"), CONFIG)
-    assert provider.bodies[-1]["messages"] == [
+    assert bare(provider.bodies[-1])["messages"] == [
         {"role": "user", "content": "hello"},
         {"role": "assistant", "content": "one"},
         {"role": "user", "content": f"where is it?\n\n{DELIVERED}"},
@@ -138,7 +139,7 @@ def test_anthropic_bytes_in_the_user_message() -> None:
 def test_a_tools_patch_is_told_after_its_result() -> None:
     model, provider = anthropic_model("claude-sonnet-5", [[call("ship", "c1", order_id="K417")], "done"])
     agent_for(model).invoke(user("ship it", pkv_state=a_shop()), CONFIG)
-    result = provider.bodies[-1]["messages"][-1]["content"][0]
+    result = bare(provider.bodies[-1])["messages"][-1]["content"][0]
     assert result["type"] == "tool_result"
     assert result["tool_use_id"] == "c1"
     assert result["content"] == f"K417 was handed over\n\n{DELIVERED}"
@@ -152,7 +153,7 @@ def test_a_block_list_keeps_its_blocks() -> None:
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
     asked = HumanMessage([image, {"type": "text", "text": "what is this?"}])
     out = agent.invoke({"messages": [asked], "pkv_state": {"orders[K417].status": "delivered"}}, CONFIG)
-    content = provider.bodies[-1]["messages"][-1]["content"]
+    content = bare(provider.bodies[-1])["messages"][-1]["content"]
     assert content[0] == image
     assert "".join(block["text"] for block in content[1:]) == f"what is this?\n\n{DELIVERED}"
     stored = next(message for message in out["messages"] if message.content == asked.content)
@@ -178,7 +179,8 @@ def test_the_blocks_of_a_system_prompt_stay_blocks() -> None:
         middleware=[StateMiddleware(Shop, instructions=POLICY, tag=TAG)],
     )
     agent.invoke(user("hello", pkv_state=a_shop()))
-    assert provider.bodies[0]["system"] == [marked, {"type": "text", "text": f"{POLICY}\n\n{BASELINE}"}]
+    ours = {"type": "text", "text": f"{POLICY}\n\n{BASELINE}", "cache_control": {"type": "ephemeral"}}
+    assert provider.bodies[0]["system"] == [marked, ours]
 
 
 def test_the_users_messages_are_not_changed() -> None:

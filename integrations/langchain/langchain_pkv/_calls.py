@@ -2,17 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, SystemMessage
 from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_core.runnables import RunnableConfig
 
+from langchain_pkv._caching import CacheWishes, outgoing
 from langchain_pkv._messages import head, place, to_core
+from langchain_pkv._profiles import model_name, model_profile
 from langchain_pkv._usage import usage_of
-from pkv_agents import AgentSession, Message, TurnPlan, Usage, merge_stream_usage
+from pkv_agents import AgentSession, Message, MissingSessionKeyError, TurnPlan, Usage, merge_stream_usage
+
+SessionSource = AgentSession[Any] | Callable[[RunnableConfig], AgentSession[Any]]
+
+
+def session_for(source: SessionSource, config: RunnableConfig) -> AgentSession[Any]:
+    """The session of a run.
+
+    Raises:
+        MissingSessionKeyError: The resolver found none.
+    """
+    if isinstance(source, AgentSession):
+        return cast("AgentSession[Any]", source)
+    try:
+        session = source(config)
+    except MissingSessionKeyError:
+        raise
+    except KeyError as error:
+        raise MissingSessionKeyError(
+            f"no session for this run: the resolver found no {error}; make that session, or pass the config that "
+            "names another"
+        ) from error
+    if not isinstance(session, AgentSession):  # pyright: ignore[reportUnnecessaryIsInstance] (untyped callers)
+        raise MissingSessionKeyError(
+            f"no session for this run: the resolver returned {type(session).__name__}, not an AgentSession"
+        )
+    return session
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,26 +51,51 @@ class PlannedCall:
 
     Attributes:
         session: Whose state it tells.
+        model: The model that is called.
         plan: The plan.
         messages: The caller's messages.
+        asked: The caller's keyword arguments.
+        wishes: What the application wants of the provider's cache.
         sent: What goes to the inner model, the head first.
+        options: The keyword arguments that go with it.
     """
 
     session: AgentSession[Any]
+    model: BaseChatModel
     plan: TurnPlan
     messages: Sequence[BaseMessage]
+    asked: Mapping[str, Any]
+    wishes: CacheWishes
     sent: list[BaseMessage]
+    options: dict[str, Any]
 
     @classmethod
-    def of(cls, session: AgentSession[Any], plan: TurnPlan, messages: Sequence[BaseMessage]) -> PlannedCall:
-        """Render a plan."""
+    def made(
+        cls,
+        session: AgentSession[Any],
+        model: BaseChatModel,
+        messages: Sequence[BaseMessage],
+        asked: Mapping[str, Any],
+        wishes: CacheWishes,
+        *,
+        plan: TurnPlan | None = None,
+    ) -> PlannedCall:
+        """Render a call, planned when there is no plan yet."""
+        core = to_core(messages)
+        if plan is None:
+            profile, notices = model_profile(model) if session.own_profile is None else (None, ())
+            plan = session.plan(core, profile=profile, model=model_name(model), notices=notices)
         own = cast("list[SystemMessage]", messages[: plan.leading])
-        sent = [head(plan, own, session.instructions), *place(plan, messages, to_core(messages))]
-        return cls(session, plan, messages, sent)
+        planned = [head(plan, own, session.instructions), *place(plan, messages, core)]
+        left = outgoing(planned, asked, model, plan, wishes)
+        for notice in left.notices:
+            session.tell(notice, plan)
+        return cls(session, model, plan, messages, asked, wishes, left.messages, left.options)
 
     def in_the_other_form(self) -> PlannedCall:
         """The same request after the endpoint refused a system turn in it."""
-        return self.of(self.session, self.session.without_system(self.plan), self.messages)
+        plan = self.session.without_system(self.plan)
+        return self.made(self.session, self.model, self.messages, self.asked, self.wishes, plan=plan)
 
     def succeeded(self, usage: object, answer: Message | None) -> None:
         """Record the call."""

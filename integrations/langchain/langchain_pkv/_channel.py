@@ -15,8 +15,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date, time, timedelta
+from decimal import Decimal
 from enum import Enum
 from typing import Any, Self, TypeVar, cast
+from uuid import UUID
 
 from langgraph.channels.base import BaseChannel  # pyright: ignore[reportMissingTypeStubs]  # no py.typed in there
 from langgraph.errors import EmptyChannelError
@@ -30,6 +33,8 @@ from pkv_agents import REMOVE, Notice, StateError, TrackedState, apply_patch, di
 StateT = TypeVar("StateT", bound=TrackedState)
 
 _REMOVE_JSON = {"$remove": True}
+# Checkpointers keep these as they are, and a schema with ConfigDict(strict=True) takes nothing else for them.
+_KEPT = (Decimal, date, time, timedelta, UUID)
 
 
 class StateData(dict[str, Any]):
@@ -195,7 +200,8 @@ def _first(schema: type[StateT], update: Mapping[str, Any]) -> StateT:
     try:
         return schema.model_validate(dict(update))
     except StateError as error:
-        if update.keys() <= schema.model_fields.keys():
+        needed = {name for name, field in schema.model_fields.items() if field.is_required()}
+        if needed <= update.keys() <= schema.model_fields.keys():
             raise
         raise StateError(
             f"there is no state in this thread yet, so the first update must be a whole {schema.__name__}(...), not a "
@@ -279,6 +285,10 @@ def plain(update: object) -> dict[str, Any]:
 def _plain_value(value: Any) -> Any:
     if value is REMOVE:
         return dict(_REMOVE_JSON)
+    if isinstance(value, _KEPT):
+        return value
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        raise StateError("an integer beyond 64 bits, which checkpointers cannot keep; declare the field as str")
     if isinstance(value, Mapping):
         return {_key(key): _plain_value(item) for key, item in cast("Mapping[Any, Any]", value).items()}
     if isinstance(value, list | tuple):

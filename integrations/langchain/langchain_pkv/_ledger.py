@@ -34,6 +34,7 @@ class LedgerRecord:
         calls: The number of model calls.
         told: The causes of notices that were reported, so that each is reported once.
         rebase: Why a new epoch was asked for, or None.
+        tools: What names the tools of the latest request and its model; empty where that is not known.
     """
 
     ledger: Ledger
@@ -41,6 +42,7 @@ class LedgerRecord:
     calls: int
     told: tuple[str, ...] = ()
     rebase: str | None = None
+    tools: str = ""
 
 
 def pack(record: LedgerRecord) -> dict[str, Any]:
@@ -51,6 +53,7 @@ def pack(record: LedgerRecord) -> dict[str, Any]:
         "calls": record.calls,
         "told": record.told[-_MAX_TOLD:],
         "rebase": record.rebase,
+        "tools": record.tools,
     }
     packed = zlib.compress(compact_json(data).encode(), 6)
     return {"format": _FORMAT, "data": base64.b64encode(packed).decode("ascii")}
@@ -69,7 +72,7 @@ def unpack(value: Mapping[str, Any] | None) -> LedgerRecord | None:
     try:
         data = json.loads(zlib.decompress(base64.b64decode(value["data"], validate=True)))
         ledger, usage = Ledger.from_dict(data["ledger"]), Usage(**data["usage"])
-        return LedgerRecord(ledger, usage, data["calls"], tuple(data["told"]), data["rebase"])
+        return LedgerRecord(ledger, usage, data["calls"], tuple(data["told"]), data["rebase"], data.get("tools", ""))
     except (KeyError, TypeError, ValueError, binascii.Error, zlib.error) as error:
         raise LedgerError(f"{LEDGER_CHANNEL}: the saved ledger cannot be read: {error}") from error
 

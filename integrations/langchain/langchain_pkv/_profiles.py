@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from langchain_core.language_models import BaseChatModel
 
-from pkv_agents import Notice, Profile, profile_for
+from pkv_agents import Notice, Profile, TurnPlan, profile_for, refuses_system
 
 # Who answers at an address that a model of LangChain's OpenAI class was given.
 _HOSTS = {
@@ -47,6 +47,9 @@ def model_profile(model: BaseChatModel) -> tuple[Profile, tuple[Notice, ...]]:
         if getattr(model, "use_responses_api", None) is True and provider in _OPENAI_CLASS:
             provider = f"{provider}_responses"
             overrides = {"holds_history": True} if getattr(model, "use_previous_response_id", False) is True else {}
+    if provider == "amazon_bedrock" and getattr(model, "beta_use_converse_api", True) is False:
+        provider = "bedrock_messages"  # ChatBedrock as it was before Converse
+        overrides["carrier"] = "user_suffix"
     profile, notices = profile_for(provider, name, overrides=overrides)
     if profile.system_slot == "before_assistant":
         profile = _as_its_class_allows(model, profile)
@@ -60,6 +63,19 @@ def model_name(model: BaseChatModel) -> str:
         return model_name(inner)
     params = cast("Mapping[str, Any]", model._get_ls_params())  # pyright: ignore[reportPrivateUsage]  # delegated by wrappers
     return "/".join(str(params[name]) for name in ("ls_provider", "ls_model_name") if params.get(name))
+
+
+def refuses_late_system(error: BaseException, plan: TurnPlan) -> bool:
+    """Whether an error says that no system message is taken where the plan put one.
+
+    Args:
+        error: What the endpoint answered, or what LangChain's Anthropic class raised before it sent anything: a
+            fallback behind our middleware may be such a model, where the one that we planned for is not.
+        plan: The plan of the request.
+    """
+    if isinstance(error, ValueError) and "non-consecutive system messages" in str(error):
+        return any(insertion.carrier == "system" for insertion in plan.insertions)
+    return refuses_system(error, plan)
 
 
 def _provider_at(model: BaseChatModel, provider: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, NotRequired, TypeVar
 
 from langchain.agents.middleware import AgentState
-from langchain.agents.middleware.types import PrivateStateAttr
+from langchain.agents.middleware.types import OmitFromOutput, PrivateStateAttr
 
 from langchain_pkv._channel import StateChannel, StateData, load, misfit
 from langchain_pkv._ledger import STATE_CHANNEL
@@ -15,11 +15,17 @@ from pkv_agents import Notice, SchemaError, StateError, TrackedState
 StateT = TypeVar("StateT", bound=TrackedState)
 
 
+def _given(_old: str, _new: object) -> str:
+    return "given"
+
+
 def graph_state(schema: type[TrackedState] | None, on_conflict: Callable[[Notice], None] | None) -> type[Any]:
     """The channels that the middleware adds to the graph."""
     if schema is None:
 
         class PkvAppState(AgentState[Any]):
+            # Only to see that it was given: LangGraph drops what it knows no channel for without a word.
+            pkv_state: NotRequired[Annotated[str, OmitFromOutput, _given]]
             pkv_ledger: NotRequired[Annotated[dict[str, Any], PrivateStateAttr]]
 
         return PkvAppState

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
 from typing import Any
 
 from langchain.agents.middleware import ModelRequest
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 
+from langchain_pkv._caching import CacheWishes, Outgoing, bare, outgoing
 from langchain_pkv._ledger import LedgerRecord
 from pkv_agents import Notice, TurnPlan, Usage
 
@@ -29,13 +33,42 @@ class ModelCall:
     answer: tuple[BaseMessage, ...]
 
 
+class LastStep:
+    """What is done with a planned request just before it leaves.
+
+    Attributes:
+        sent: The request as it left; None while it did not.
+    """
+
+    def __init__(self, plan: TurnPlan, model: BaseChatModel, wishes: CacheWishes) -> None:
+        self._plan, self._model, self._wishes = plan, model, wishes
+        self.sent: Outgoing | None = None
+
+    def __call__(
+        self, messages: list[BaseMessage], options: dict[str, Any]
+    ) -> tuple[list[BaseMessage], dict[str, Any]]:
+        """Add the cache's markers and key."""
+        self.sent = outgoing(messages, options, self._model, self._plan, self._wishes)
+        return self.sent.messages, self.sent.options
+
+    @property
+    def tools(self) -> str:
+        """What names the tools that were sent, and whose cache they stand in; empty while nothing was."""
+        if self.sent is None:
+            return ""
+        data = json.dumps(bare(self.sent.options.get("tools")), default=str)
+        return f"{self._plan.sent.model}/{hashlib.sha256(data.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """A model call that was planned and not made yet."""
 
     plan: TurnPlan
+    notices: tuple[Notice, ...]
     record: LedgerRecord | None
     request: ModelRequest[Any]
+    last_step: LastStep
 
 
 def cause(plan: TurnPlan, notice: Notice) -> str:
@@ -43,6 +76,28 @@ def cause(plan: TurnPlan, notice: Notice) -> str:
     occasion = plan.sent.end.hash if notice.is_event else plan.epoch.number
     return f"{occasion}/{notice.code}/{notice.path}"
 
+
+def tools_notice(before: str, now: str) -> Notice | None:
+    """The notice for tools that are not those of the latest request to the same model; None when they are."""
+    same_model = bool(before and now) and before.rpartition("/")[0] == now.rpartition("/")[0]
+    if not same_model or before == now:
+        return None
+    return Notice(
+        code="tools_changed",
+        path="tools",
+        cost="the tools stand before everything, so nothing of the request was served from the cache",
+        mend="send the same tools in the same order on every call; a middleware that selects tools changes them",
+        message="the tools are not those of the latest request",
+    )
+
+
+STATE_IGNORED = Notice(
+    code="state_ignored",
+    path="pkv_state",
+    cost="what was given there is not the state, and the model is not told of it",
+    mend="change the state where state= reads it, or leave state= out to keep it in the graph",
+    message="pkv_state was given to an agent whose state belongs to the application",
+)
 
 NO_LEDGER = Notice(
     code="ledger_missing",

@@ -85,7 +85,7 @@ class LocalChatModel(BaseChatModel):
                 for call in reply.tool_calls
             ],
             usage_metadata=_usage(reply),
-            response_metadata=_metadata(reply),
+            response_metadata=self._metadata(reply),
         )
         return ChatResult(generations=[ChatGeneration(message=message)])
 
@@ -103,7 +103,7 @@ class LocalChatModel(BaseChatModel):
                 if isinstance(event, Delta):
                     yield ChatGenerationChunk(message=AIMessageChunk(content=event.text))
                 else:
-                    yield _last_chunk(event.reply)
+                    yield _last_chunk(event.reply, self._metadata(event.reply))
 
     def _options(self, stop: Sequence[str] | None, kwargs: Mapping[str, Any]) -> Any:
         """The call's options over the model's own, as `LocalModel` names them."""
@@ -174,7 +174,19 @@ class LocalChatModel(BaseChatModel):
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> Any:
         params = super()._get_ls_params(stop=stop, **kwargs)
-        return {**params, "ls_provider": "local", "ls_model_name": cast("LocalModel", self.local).fingerprint}
+        name = kwargs.get("model") or cast("LocalModel", self.local).fingerprint
+        return {**params, "ls_provider": "local", "ls_model_name": name}
+
+    def _metadata(self, reply: Reply) -> dict[str, Any]:
+        metadata: dict[str, Any] = {
+            "model_name": cast("LocalModel", self.local).fingerprint,
+            "finish_reason": reply.finish_reason,
+            "ttft_s": reply.ttft_s,
+            "total_s": reply.total_s,
+        }
+        if reply.decision_margin is not None:
+            metadata["decision_margin"] = reply.decision_margin
+        return metadata
 
     def _resolve_model_profile(self) -> ModelProfile | None:
         limit = cast("LocalModel", self.local).context_limit
@@ -212,14 +224,7 @@ def _usage(reply: Reply) -> UsageMetadata:
     )
 
 
-def _metadata(reply: Reply) -> dict[str, Any]:
-    metadata: dict[str, Any] = {"finish_reason": reply.finish_reason, "ttft_s": reply.ttft_s, "total_s": reply.total_s}
-    if reply.decision_margin is not None:
-        metadata["decision_margin"] = reply.decision_margin
-    return metadata
-
-
-def _last_chunk(reply: Reply) -> ChatGenerationChunk:
+def _last_chunk(reply: Reply, metadata: dict[str, Any]) -> ChatGenerationChunk:
     """What is only known at the end: the calls, whole, and what the answer cost."""
     calls = [
         ToolCallChunk(
@@ -231,7 +236,7 @@ def _last_chunk(reply: Reply) -> ChatGenerationChunk:
         content="",
         tool_call_chunks=calls,
         usage_metadata=_usage(reply),
-        response_metadata=_metadata(reply),
+        response_metadata=metadata,
         chunk_position="last",
     )
     return ChatGenerationChunk(message=message, generation_info={"finish_reason": reply.finish_reason})

@@ -10,7 +10,7 @@ The messages of the thread stay the application's: errata are put on the request
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -22,13 +22,15 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
+from langchain_pkv._caching import CacheWishes
 from langchain_pkv._guard import checked_result
-from langchain_pkv._ledger import LEDGER_CHANNEL, LedgerRecord, pack, unpack
+from langchain_pkv._ledger import LEDGER_CHANNEL, STATE_CHANNEL, LedgerRecord, pack, unpack
 from langchain_pkv._messages import head, head_text, join_instructions, place, to_core
-from langchain_pkv._profiles import model_name, model_profile
+from langchain_pkv._outgoing import with_last_step
+from langchain_pkv._profiles import model_name, model_profile, refuses_late_system
 from langchain_pkv._sent import NOT_SENT, SentMessages, was_sent, watched
 from langchain_pkv._state import graph_state, read_state
-from langchain_pkv._turn import NO_LEDGER, ModelCall, Turn, cause
+from langchain_pkv._turn import NO_LEDGER, STATE_IGNORED, LastStep, ModelCall, Turn, cause, tools_notice
 from langchain_pkv._usage import usage_of
 from langchain_pkv.stateful import StatefulChatModel
 from pkv_agents import (
@@ -43,11 +45,12 @@ from pkv_agents import (
     StateError,
     StrictNoticeError,
     TrackedState,
+    Ttl,
+    TurnPlan,
     Usage,
     check_tag,
     commit,
     plan,
-    refuses_system,
     system_refused,
     without_system,
 )
@@ -83,6 +86,10 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
         on_call: Called after every model call that succeeded, with what was planned and reported. It must not raise.
         tag: The tag of the state blocks, four characters of `a-z2-7`; random for each thread when None.
         rebase_policy: When errata are folded into a new baseline.
+        markers: Place cache markers where the provider takes them; False leaves every marker as it is.
+        marker_ttl: How long a marked prefix should live, where the provider lets a request choose.
+        cache_key: Whose data this is, to send a cache key where the provider routes by one: the tenant's name, or a
+            function from LangGraph's `Runtime` to it. Only a hash of it goes out. None sends no key.
     """
 
     tools = ()
@@ -99,6 +106,9 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
         on_call: Callable[[ModelCall], None] | None = None,
         tag: str | None = None,
         rebase_policy: RebasePolicy = DEFAULT_POLICY,
+        markers: bool = True,
+        marker_ttl: Ttl = "5m",
+        cache_key: str | Callable[[Runtime[Any]], str] | None = None,
     ) -> None:
         super().__init__()
         if not (isinstance(schema, type) and issubclass(schema, TrackedState)):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -118,6 +128,8 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
         self._on_call = on_call
         self._tag = check_tag(tag) if tag is not None else None
         self._policy = rebase_policy
+        self._wishes = CacheWishes(markers, marker_ttl)
+        self._tenant = cache_key
         self._models_seen: set[str] = set()
         # A strict session must fail on a conflict; the channel cannot raise, so it remembers the conflict as refused.
         on_conflict = None if strict else self._report
@@ -134,7 +146,7 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
             with watched() as sent:
                 response = handler(turn.request)
         except Exception as error:
-            if not refuses_system(error, turn.plan):
+            if not refuses_late_system(error, turn.plan):
                 raise
             turn = self._prepare(request, refused_by=model_name(request.model))
             with watched() as sent:
@@ -150,7 +162,7 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
             with watched() as sent:
                 response = await handler(turn.request)
         except Exception as error:
-            if not refuses_system(error, turn.plan):
+            if not refuses_late_system(error, turn.plan):
                 raise
             turn = self._prepare(request, refused_by=model_name(request.model))
             with watched() as sent:
@@ -183,33 +195,40 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
             clock=datetime.now(UTC),
             model=model_name(request.model),
         )
-        told = record.told if record else ()
-        for notice in turn_plan.notices:
-            if cause(turn_plan, notice) not in told:
-                self._report(notice)
+        ignored = self._source is not None and bool(values.get(STATE_CHANNEL))
+        notices = (*turn_plan.notices, *((STATE_IGNORED,) if ignored else ()))
+        self._report_new(turn_plan, notices, record)
         leading = cast("list[Any]", messages[: turn_plan.leading])
+        tenant = self._tenant(request.runtime) if callable(self._tenant) else self._tenant
+        last_step = LastStep(turn_plan, request.model, replace(self._wishes, tenant=tenant))
         sent = request.override(
+            model=with_last_step(request.model, last_step),
             system_message=head(turn_plan, [*own, *leading], "" if own else self._instructions),
             messages=cast("list[Any]", place(turn_plan, messages, core)),
         )
-        return Turn(turn_plan, record, sent)
+        return Turn(turn_plan, notices, record, sent, last_step)
 
     def _finish(self, turn: Turn, response: ModelResponse[Any], sent: SentMessages) -> ExtendedModelResponse[Any]:
         if not was_sent(turn.plan, sent):
             self._report(NOT_SENT)
             return ExtendedModelResponse(model_response=response)
         usage = usage_of(response.result)
-        old = turn.record
+        old, left = turn.record, turn.last_step.sent
+        moved = tools_notice(old.tools if old else "", turn.last_step.tools)
+        found = (*(left.notices if left else ()), *((moved,) if moved else ()))
+        notices = (*turn.notices, *found)
+        self._report_new(turn.plan, found, old)
         total = old.usage + usage if old and usage else usage or (old.usage if old else Usage())
         answer = next((message for message in response.result if isinstance(message, AIMessage)), None)
         ledger = commit(old.ledger if old else None, turn.plan, answer=to_core([answer])[0] if answer else None)
-        causes = (cause(turn.plan, notice) for notice in turn.plan.notices)
+        causes = (cause(turn.plan, notice) for notice in notices)
         told = tuple(dict.fromkeys((*(old.told if old else ()), *causes)))
-        record = LedgerRecord(ledger, total, (old.calls if old else 0) + 1, told)
+        tools = turn.last_step.tools or (old.tools if old else "")
+        record = LedgerRecord(ledger, total, (old.calls if old else 0) + 1, told, tools=tools)
         if self._on_call is not None:
             own = turn.request.system_message
-            messages = (*([own] if own else []), *turn.request.messages)
-            self._on_call(ModelCall(turn.plan, usage, messages, tuple(response.result)))
+            messages = left.messages if left else (*([own] if own else []), *turn.request.messages)
+            self._on_call(ModelCall(turn.plan, usage, tuple(messages), tuple(response.result)))
         return ExtendedModelResponse(model_response=response, command=Command(update={LEDGER_CHANNEL: pack(record)}))
 
     def _record(self, values: Mapping[str, Any]) -> LedgerRecord | None:
@@ -258,6 +277,11 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
     def _checked(self, request: ToolCallRequest, result: ToolResult) -> ToolResult:
         schema = None if self._source is not None else self._schema
         return checked_result(schema, request, result, self._report)
+
+    def _report_new(self, plan: TurnPlan, notices: Sequence[Notice], record: LedgerRecord | None) -> None:
+        for notice in notices:
+            if record is None or cause(plan, notice) not in record.told:
+                self._report(notice)
 
     def _report(self, notice: Notice) -> None:
         _log.log(logging.INFO if notice.is_advice else logging.WARNING, "%s", notice)

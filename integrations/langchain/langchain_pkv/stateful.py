@@ -10,26 +10,40 @@ The session is always explicit: an `AgentSession`, or a resolver by the run's co
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
-from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig, RunnableParallel, RunnableSequence
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool
 from pydantic import Field
 
-from langchain_pkv._calls import PlannedCall, answer_of, joined_answer, usage_of_chunks, usage_of_result
-from langchain_pkv._messages import to_core
-from langchain_pkv._profiles import model_name, model_profile
-from pkv_agents import AgentSession, MissingSessionKeyError, SessionError, refuses_system
+from langchain_pkv._bindings import rebound
+from langchain_pkv._caching import CacheWishes
+from langchain_pkv._calls import (
+    PlannedCall,
+    SessionSource,
+    answer_of,
+    joined_answer,
+    session_for,
+    usage_of_chunks,
+    usage_of_result,
+)
+from langchain_pkv._profiles import refuses_late_system
+from pkv_agents import AgentSession, SessionError, Ttl
 
-SessionSource = AgentSession[Any] | Callable[[RunnableConfig], AgentSession[Any]]
 
-
-def with_state(model: BaseChatModel, session: SessionSource) -> StatefulChatModel:
+def with_state(
+    model: BaseChatModel,
+    session: SessionSource,
+    *,
+    markers: bool = True,
+    marker_ttl: Ttl = "5m",
+    cache_key: str | None = None,
+) -> StatefulChatModel:
     """Wrap a chat model, so that each of its calls carries the session's state.
 
     Args:
@@ -37,6 +51,10 @@ def with_state(model: BaseChatModel, session: SessionSource) -> StatefulChatMode
         session: The session, or a callable that takes the run's `RunnableConfig` and returns one, for example
             `lambda config: sessions[config["configurable"]["user"]]`. A `KeyError` of it becomes a
             `MissingSessionKeyError`.
+        markers: Place cache markers where the provider takes them; False leaves every marker as it is.
+        marker_ttl: How long a marked prefix should live, where the provider lets a request choose.
+        cache_key: The tenant whose data this is, to send a cache key where the provider routes by one. Only a hash of
+            it goes out. None sends no key.
 
     Returns:
         A chat model. The system messages at the beginning of a call's input stand behind the session's instructions
@@ -52,15 +70,21 @@ def with_state(model: BaseChatModel, session: SessionSource) -> StatefulChatMode
         )
     if not isinstance(session, AgentSession) and not callable(session):
         raise SessionError(f"session: an AgentSession or a callable that returns one, not {type(session).__name__}")
-    taken: dict[str, Any] = {
-        name: getattr(model, name)
-        for name in ("callbacks", "tags", "metadata", "verbose", "profile", "rate_limiter", "output_version")
-    }
+    same = (
+        "callbacks",
+        "tags",
+        "metadata",
+        "verbose",
+        "profile",
+        "rate_limiter",
+        "output_version",
+        "disable_streaming",
+    )
+    taken: dict[str, Any] = {name: getattr(model, name) for name in same}
     if getattr(model, "streaming", False):
         taken["streaming"] = True
-    return StatefulChatModel(
-        inner=model, session=session, disable_streaming=model.disable_streaming, cache=False, **taken
-    )
+    taken.update(markers=markers, marker_ttl=marker_ttl, cache_key=cache_key)
+    return StatefulChatModel(inner=model, session=session, cache=False, **taken)
 
 
 class StatefulChatModel(BaseChatModel):
@@ -72,34 +96,22 @@ class StatefulChatModel(BaseChatModel):
         inner: The model that is called.
         session: An `AgentSession`, or a callable from the run's config to one.
         streaming: Stream even when invoked; taken over from the inner model.
+        markers: See `with_state`; `marker_ttl` and `cache_key` too.
     """
 
     inner: BaseChatModel
     session: Any = Field(exclude=True, repr=False)
     streaming: bool = False
+    markers: bool = True
+    marker_ttl: Ttl = "5m"
+    cache_key: str | None = None
 
     # The run's config is visible here and not in `_generate`: a resolver is asked now, and a copy holds its answer.
 
     def _for_run(self, config: RunnableConfig | None) -> Self:
         if isinstance(self.session, AgentSession):
             return self
-        return self.model_copy(update={"session": self._resolve(ensure_config(config))})
-
-    def _resolve(self, config: RunnableConfig) -> AgentSession[Any]:
-        try:
-            session = self.session(config)
-        except MissingSessionKeyError:
-            raise
-        except KeyError as error:
-            raise MissingSessionKeyError(
-                f"no session for this run: the resolver found no {error}; make that session, or pass the config "
-                "that names another"
-            ) from error
-        if not isinstance(session, AgentSession):
-            raise MissingSessionKeyError(
-                f"no session for this run: the resolver returned {type(session).__name__}, not an AgentSession"
-            )
-        return cast("AgentSession[Any]", session)
+        return self.model_copy(update={"session": session_for(self.session, ensure_config(config))})
 
     def invoke(
         self,
@@ -157,15 +169,10 @@ class StatefulChatModel(BaseChatModel):
 
     # The call itself.
 
-    def _plan(self, messages: Sequence[BaseMessage]) -> PlannedCall:
-        session = cast("AgentSession[Any]", self._for_run(None).session)
-        core, name = to_core(messages), model_name(self.inner)
-        if session.own_profile is not None:
-            plan = session.plan(core, model=name)
-        else:
-            profile, notices = model_profile(self.inner)
-            plan = session.plan(core, profile=profile, model=name, notices=notices)
-        return PlannedCall.of(session, plan, messages)
+    def _plan(self, messages: Sequence[BaseMessage], options: Mapping[str, Any]) -> PlannedCall:
+        wishes = CacheWishes(self.markers, self.marker_ttl, self.cache_key)
+        session = session_for(self.session, ensure_config(None))
+        return PlannedCall.made(session, self.inner, messages, options, wishes)
 
     def _generate(
         self,
@@ -174,14 +181,14 @@ class StatefulChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        call = self._plan(messages)
+        call = self._plan(messages, kwargs)
         try:
-            result = self.inner._generate(call.sent, stop=stop, run_manager=run_manager, **kwargs)
+            result = self.inner._generate(call.sent, stop=stop, run_manager=run_manager, **call.options)
         except Exception as error:
-            if not refuses_system(error, call.plan):
+            if not refuses_late_system(error, call.plan):
                 raise
             call = call.in_the_other_form()
-            result = self.inner._generate(call.sent, stop=stop, run_manager=run_manager, **kwargs)
+            result = self.inner._generate(call.sent, stop=stop, run_manager=run_manager, **call.options)
         call.succeeded(usage_of_result(result), answer_of(result))
         return result
 
@@ -192,14 +199,14 @@ class StatefulChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        call = self._plan(messages)
+        call = self._plan(messages, kwargs)
         try:
-            result = await self.inner._agenerate(call.sent, stop=stop, run_manager=run_manager, **kwargs)
+            result = await self.inner._agenerate(call.sent, stop=stop, run_manager=run_manager, **call.options)
         except Exception as error:
-            if not refuses_system(error, call.plan):
+            if not refuses_late_system(error, call.plan):
                 raise
             call = call.in_the_other_form()
-            result = await self.inner._agenerate(call.sent, stop=stop, run_manager=run_manager, **kwargs)
+            result = await self.inner._agenerate(call.sent, stop=stop, run_manager=run_manager, **call.options)
         call.succeeded(usage_of_result(result), answer_of(result))
         return result
 
@@ -210,15 +217,15 @@ class StatefulChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        call, chunks = self._plan(messages), list[ChatGenerationChunk]()
-        stream = self.inner._stream(call.sent, stop=stop, run_manager=run_manager, **kwargs)
+        call, chunks = self._plan(messages, kwargs), list[ChatGenerationChunk]()
+        stream = self.inner._stream(call.sent, stop=stop, run_manager=run_manager, **call.options)
         try:
             chunk = next(stream, None)
         except Exception as error:
-            if not refuses_system(error, call.plan):
+            if not refuses_late_system(error, call.plan):
                 raise
             call = call.in_the_other_form()
-            stream = self.inner._stream(call.sent, stop=stop, run_manager=run_manager, **kwargs)
+            stream = self.inner._stream(call.sent, stop=stop, run_manager=run_manager, **call.options)
             chunk = next(stream, None)
         while chunk is not None:
             chunks.append(chunk)
@@ -233,15 +240,15 @@ class StatefulChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        call, chunks = self._plan(messages), list[ChatGenerationChunk]()
-        stream = self.inner._astream(call.sent, stop=stop, run_manager=run_manager, **kwargs)
+        call, chunks = self._plan(messages, kwargs), list[ChatGenerationChunk]()
+        stream = self.inner._astream(call.sent, stop=stop, run_manager=run_manager, **call.options)
         try:
             chunk = await anext(stream, None)
         except Exception as error:
-            if not refuses_system(error, call.plan):
+            if not refuses_late_system(error, call.plan):
                 raise
             call = call.in_the_other_form()
-            stream = self.inner._astream(call.sent, stop=stop, run_manager=run_manager, **kwargs)
+            stream = self.inner._astream(call.sent, stop=stop, run_manager=run_manager, **call.options)
             chunk = await anext(stream, None)
         while chunk is not None:
             chunks.append(chunk)
@@ -280,21 +287,11 @@ class StatefulChatModel(BaseChatModel):
         self, tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool], **kwargs: Any
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """Bind tools as the inner model does."""
-        return self._rebound(self.inner.bind_tools(tools, **kwargs))
+        return rebound(self.inner.bind_tools(tools, **kwargs), self._wrapped)
 
     def with_structured_output(self, schema: dict[str, Any] | type, **kwargs: Any) -> Runnable[LanguageModelInput, Any]:
         """Bind a schema as the inner model does."""
-        return self._rebound(self.inner.with_structured_output(schema, **kwargs))
+        return rebound(self.inner.with_structured_output(schema, **kwargs), self._wrapped)
 
-    def _rebound(self, runnable: Runnable[Any, Any]) -> Runnable[Any, Any]:
-        if runnable is self.inner:
-            return self
-        if isinstance(runnable, BaseChatModel):
-            return self.model_copy(update={"inner": runnable})
-        if isinstance(runnable, RunnableBinding):
-            return runnable.model_copy(update={"bound": self._rebound(runnable.bound)})
-        if isinstance(runnable, RunnableSequence):
-            return RunnableSequence(*(self._rebound(step) for step in runnable.steps), name=runnable.name)
-        if isinstance(runnable, RunnableParallel):
-            return RunnableParallel({key: self._rebound(step) for key, step in runnable.steps__.items()})
-        return runnable
+    def _wrapped(self, model: BaseChatModel) -> BaseChatModel:
+        return self if model is self.inner else self.model_copy(update={"inner": model})
