@@ -181,7 +181,11 @@ def _tool_spec(tool: Mapping[str, Any]) -> ToolSpec:
     return ToolSpec(name, str(inner.get("description", "")), cast("dict[str, object]", inner.get("parameters") or {}))
 
 
-def bare(tools: object) -> list[dict[str, Any]]:
-    """Bound tools as records without cache markers."""
+def bare(tools: object) -> list[object]:
+    """Bound tools without cache markers."""
     markers = ("cache_control", "cachePoint")
-    return [{key: value for key, value in tool.items() if key not in markers} for tool in _records(tools)]
+    made: list[object] = []
+    for tool in cast("Sequence[object]", tools) if isinstance(tools, list) else ():
+        record = cast("Mapping[str, object]", tool) if isinstance(tool, Mapping) else None
+        made.append(tool if record is None else {key: it for key, it in record.items() if key not in markers})
+    return made
