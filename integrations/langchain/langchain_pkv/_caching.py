@@ -190,6 +190,9 @@ def bare(tools: object) -> list[object]:
     markers = ("cache_control", "cachePoint")
     made: list[object] = []
     for tool in cast("Sequence[object]", tools) if isinstance(tools, list) else ():
-        record = cast("Mapping[str, object]", tool) if isinstance(tool, Mapping) else None
-        made.append(tool if record is None else {key: it for key, it in record.items() if key not in markers})
+        if isinstance(tool, Mapping):
+            record = cast("Mapping[str, object]", tool)
+            made.append({key: value for key, value in record.items() if key not in markers})
+        else:
+            made.append(tool)
     return made
