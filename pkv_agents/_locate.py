@@ -89,7 +89,9 @@ def locate(ledger: Ledger, history: History) -> Place:
     matching = [
         epoch
         for epoch in ledger.epochs
-        if history.has(epoch.start) and (epoch.first is None or first is None or epoch.first == first)
+        if history.has(epoch.start)
+        and (epoch.first is None or first is None or epoch.first == first)
+        and _is_continued(epoch, ledger, history)
     ]
     if not matching:
         return _moved(ledger, history)
@@ -111,9 +113,19 @@ def locate(ledger: Ledger, history: History) -> Place:
     is_other = found.number != current.number
     kind: Kind = "forked" if lost or is_other else "same"
     place = Place(replace(kept, errata=tuple(here)), kept, lost, kind, before, is_news=is_other or not goes_on)
-    if kind == "same" and not goes_on and _skips_an_answer(ledger, history, place.latest()):
-        return replace(place, kind="edited", keeps=False)
+    if not goes_on and _skips_an_answer(ledger, history, place.latest()):
+        last = place.latest()
+        if lost and (last is None or 2 * last.end.after < len(history.messages)):
+            return _moved(ledger, history)  # next to nothing of the old history is left, by chance or at its front
+        return replace(place, kind="edited" if kind == "same" else kind, keeps=False)
     return place
+
+
+def _is_continued(epoch: Epoch, ledger: Ledger, history: History) -> bool:
+    """Whether a request of the epoch is in this history, or none that was short enough to be; else the front moved."""
+    sent = [one for one in ledger.sent if one.epoch == epoch.number]
+    short = [one for one in sent if one.end.after <= len(history.messages)]
+    return not short or any(history.has(one.end) for one in short)
 
 
 def _end(sent: Sent) -> int:

@@ -186,7 +186,13 @@ def history(place: Place, request: Request) -> list[Notice]:
         return [_edited(place, request)]
     if place.kind == "forked":
         message = f"the history branched off or was edited; {len(place.lost)} errata are not in it, current values are"
-        return [Notice("history_forked", path="messages", cost="current values are told again", message=message)]
+        again = "current values are told again"
+        if not place.keeps:
+            last = place.latest()
+            after = last.end.after if last is not None else 0
+            again += f", and about {estimate_message_tokens(rest[after:]):,} tokens are read again"
+        mend = "" if place.keeps else "leave messages as they were sent; trim seldom and by much"
+        return [Notice("history_forked", path="messages", cost=again, mend=mend, message=message)]
     cost = f"about {estimate_message_tokens(rest):,} tokens are read again ({len(rest)} messages); the head is kept"
     if place.kind == "moved":
         message = "the front of the history was trimmed or edited; no erratum was lost"

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from decimal import Decimal
 from textwrap import wrap
 
+from ._usage_record import add_counts
 from .cost import Cost
 from .notices import Notice
 from .usage import Usage
@@ -85,7 +86,8 @@ class SessionReport:
         """The totals, a table with a row a turn, the notices."""
         appended = sum(turn.appended_tokens for turn in self.turns)
         turns = "1 turn" if self.total_turns == 1 else f"{self.total_turns:,} turns"
-        lines = wrap(f"Session {self.key}: {turns}, about {appended:,} tokens of errata.", WIDTH)
+        latest = f" in the latest {len(self.turns)}" if len(self.turns) < self.total_turns else ""
+        lines = wrap(f"Session {self.key}: {turns}, about {appended:,} tokens of errata{latest}.", WIDTH)
         lines.append(_share_line(self.usage))
         if self.cost is not None:
             lines += _cost_lines(self.cost)
@@ -139,7 +141,8 @@ def _row(turn: TurnRecord, priced: bool) -> str:
     what += f" [new epoch: {turn.rebased}]" if turn.rebased else ""
     usage = turn.usage
     share = "-" if usage.cached_share is None else f"{usage.cached_share:.1%}"
-    row = f"{turn.number:>4}  {turn.appended_tokens:>8}  {_shown(usage.cache_read):>9}  {_shown(usage.fresh):>9}  "
+    new = add_counts(usage.fresh, usage.cache_write_5m, usage.cache_write_1h)
+    row = f"{turn.number:>4}  {turn.appended_tokens:>8}  {_shown(usage.cache_read):>9}  {_shown(new):>9}  "
     row += f"{share:>6}  "
     if priced:
         total = None if turn.cost is None else turn.cost.total

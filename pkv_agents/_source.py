@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Generic, TypeVar, cast
 
 from .errors import SchemaError, SessionError
-from .patch import apply_patch
+from .merge import MergedPatches
 from .paths import canonical_path
 from .state import TrackedState
 
@@ -46,16 +46,18 @@ class StateSource(Generic[StateT]):
             raise SchemaError(f"the state function returned a {type(found).__name__}; return a TrackedState")
         return found
 
-    def update(self, patch: Mapping[str, object], now: datetime) -> StateT:
+    def update(self, patch: Mapping[str, object] | MergedPatches, now: datetime) -> StateT:
         """Change an owned state by paths; see `AgentSession.update`."""
         if self._owned is None:
             raise SessionError("the application owns this state; change it there, the session reads it")
-        made = apply_patch(self._owned, patch)
+        merged = patch if isinstance(patch, MergedPatches) else MergedPatches((cast("dict[str, object]", patch),))
+        made = merged.apply_to(self._owned)
         if type(made).model_config.get("frozen"):
             self._owned = made
         else:
             _become(self._owned, made)  # the caller may hold the instance, and goes on assigning to it
-        self.confirmed.update(dict.fromkeys(map(canonical_path, patch), now))
+        for one in merged.patches:
+            self.confirmed.update(dict.fromkeys(map(canonical_path, one), now))
         return self._owned
 
 

@@ -85,11 +85,7 @@ class Explanation:
         lines += ["What else there is to know, or what broke it:"] if self.notices else []
         lines += [f"  {notice}" for notice in self.notices]
         if self.prediction is not None:
-            known = self.prediction
-            lines.append(
-                f"The cache should serve {known.read:,} tokens ({known.cached_share:.0%}); "
-                f"{known.written + known.fresh:,} are read in full ({known.method})."
-            )
+            lines.append(_prediction_line(self.prediction))
         return "\n".join(lines)
 
     def _rebase_lines(self) -> list[str]:
@@ -99,7 +95,7 @@ class Explanation:
             return []
         return [
             f"A rebase was considered: it would cost {self.quote.cost:,.0f} full-priced tokens; reading "
-            f"{self.quote.errata_tokens:,} tokens of errata again has cost {self.quote.paid:,.0f} so far."
+            f"{self.quote.errata_tokens:,} tokens of errata again has cost {self.quote.paid:,.0f} so far: not yet."
         ]
 
     def _errata_lines(self) -> list[str]:
@@ -120,6 +116,16 @@ class Explanation:
         if len(self.told) > MAX_LINES:
             lines.append(f"  ... and {len(self.told) - MAX_LINES} more")
         return lines
+
+
+def _prediction_line(known: Prediction) -> str:
+    if not known.known:
+        return "Nothing is known of this provider's cache, so nothing can be predicted."
+    return (
+        f"The cache should serve {known.read:,} tokens ({known.cached_share:.0%}), if markers stand where "
+        f"plan_breakpoints says; {known.written:,} are written to it and {known.fresh:,} read at full price "
+        f"({known.method})."
+    )
 
 
 _KEPT = "The prefix of the last request is kept."

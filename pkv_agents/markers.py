@@ -33,7 +33,13 @@ class Tracked:
     ttl: timedelta | None = None
 
     def __post_init__(self) -> None:
-        """A label stands outside quotes in the head, so it must be plain words."""
+        """A label stands outside quotes in the head, so it must be plain words; a ttl is a span of time."""
+        if self.ttl is not None and not (isinstance(self.ttl, timedelta) and self.ttl > timedelta(0)):  # pyright: ignore[reportUnnecessaryIsInstance] (untyped callers)
+            raise SchemaError(f"ttl ({type(self.ttl).__name__}): a positive timedelta, as timedelta(minutes=5)")
+        for name in ("key", "label"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, str):
+                raise SchemaError(f"{name} of a Tracked marker is a {type(value).__name__}; pass a str")
         if self.label is not None and (not self.label or escape_text(self.label) != self.label):
             raise SchemaError(f"label {self.label!r} has quotes, markup or control characters; use plain words")
 
@@ -64,6 +70,9 @@ class Volatile:
 
     def __post_init__(self) -> None:
         """A resolution of zero or less would be no resolution."""
+        if isinstance(self.resolution, bool) or not isinstance(self.resolution, (timedelta, int, float, type(None))):  # pyright: ignore[reportUnnecessaryIsInstance] (untyped callers)
+            kind = type(self.resolution).__name__
+            raise SchemaError(f"resolution ({kind}): a timedelta for times, or a number for numbers")
         if self.resolution is not None:
             zero = timedelta(0) if isinstance(self.resolution, timedelta) else 0
             if not self.resolution > zero:  # pyright: ignore[reportOperatorIssue] (same kind as zero, by the line above)

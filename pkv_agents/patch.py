@@ -17,6 +17,7 @@ from pydantic import BaseModel, RootModel, ValidationError
 from ._hints import SEQUENCES
 from ._schema import ANYTHING, Node, model_spec
 from ._validation import state_error
+from ._walk import check_value
 from .errors import StateError
 from .keyed import key_text
 from .paths import Segment, is_field_name, join_field, join_key, parse_path
@@ -113,7 +114,14 @@ def apply_patch(state: StateT, patch: Mapping[str, object]) -> StateT:
         if not isinstance(path, str):  # pyright: ignore[reportUnnecessaryIsInstance] (untyped callers)
             raise StateError(f"a patch maps paths to values, and a path is a str, not a {type(path).__name__}")
         tree.add(path, value)
-    return cast(StateT, _model(state, tree, "")) if tree.children else state
+    if not tree.children:
+        return state
+    made = cast(StateT, _model(state, tree, ""))
+    nodes = dict(model_spec(type(made)).fields)
+    for segment in tree.children:  # NaN and the like pass pydantic, and have no text
+        if segment.text in nodes:
+            check_value(getattr(made, segment.text), segment.text, nodes[segment.text])
+    return made
 
 
 def _child(value: Any, tree: _Tree, path: str, node: Node) -> Any:

@@ -50,6 +50,7 @@ def plan(
     clock: datetime | None = None,
     confirmed: Mapping[str, datetime] | None = None,
     model: str = "",
+    key: str = "",
 ) -> TurnPlan:
     """Decide what a request says about the state.
 
@@ -66,6 +67,7 @@ def plan(
         clock: The time, with a zone; None lets no field with a `ttl` grow stale and no cache expire.
         confirmed: When the application last set paths, be it to the same value.
         model: Whose cache this request fills; the profile's name when left out.
+        key: The session, by whose name the plan goes.
 
     Returns:
         The plan; nothing is changed.
@@ -90,7 +92,7 @@ def plan(
         draft = Draft(place.epoch, place.kept, told, changes, again)
     if dict(observed) != dict(draft.kept.observed):
         draft = replace(draft, kept=replace(draft.kept, observed=observed))
-    return _fill(ledger, place, now, request, decision, draft)
+    return replace(_fill(ledger, place, now, request, decision, draft), key=key)
 
 
 def _as_snapshot(state: TrackedState | Snapshot) -> Snapshot:

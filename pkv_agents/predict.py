@@ -13,6 +13,7 @@ from .breakpoints import plan_breakpoints
 from .cachesim import CacheRequest, CacheSim, Encode, cache_request, characters
 from .messages import Message
 from .turnplan import Previous, TurnPlan
+from .usage import Usage
 from .wire import wire
 
 
@@ -25,12 +26,19 @@ class Prediction:
         written: Tokens that are read in full and written to it at the price of writing.
         fresh: Tokens that are read in full, at full price.
         method: How tokens were counted.
+        known: The profile says something of a cache; where it does not, nothing can be predicted and nothing is read.
     """
 
     read: int
     written: int
     fresh: int
     method: str
+    known: bool = True
+
+    @property
+    def usage(self) -> Usage:
+        """The same as a usage that is estimated, for `cost_of`."""
+        return Usage(self.fresh, self.read if self.known else None, self.written, estimated_by=self.method)
 
     @property
     def cached_share(self) -> float:
@@ -64,7 +72,8 @@ def predict(
         sim.run(_request(_earlier(plan, before), messages[: plan.leading + before.after], encode, 0.0))
         gap = (now - before.at).total_seconds() if now is not None and before.at is not None else 0.0
     outcome = sim.run(_request(plan, messages, encode, max(0.0, gap)))
-    return Prediction(outcome.read, outcome.written, outcome.fresh, method)
+    known = plan.profile.automatic is not None or plan.profile.max_breakpoints is not None
+    return Prediction(outcome.read, outcome.written, outcome.fresh, method, known)
 
 
 def _request(plan: TurnPlan, messages: Sequence[Message], encode: Encode, at: float) -> CacheRequest:

@@ -149,6 +149,10 @@ class PriceTable:
         rows: The rows.
     """
 
+    def __repr__(self) -> str:
+        """Short: a table is a default value in signatures."""
+        return f"<PriceTable of {len(self.rows)} rows>"
+
     rows: tuple[PriceRow, ...] = ()
 
     def find(self, model: str, *, provider: str = "") -> Price | None:

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Generic, Literal
 
 from ._board import NoticeBoard
-from ._checks import check_session
+from ._checks import check_commit, check_session
 from ._open_plans import OpenPlans
 from ._rebase import DEFAULT_POLICY, RebasePolicy
 from ._report import SessionReport
@@ -91,7 +91,7 @@ class AgentSession(Generic[StateT]):
         prices: PriceTable = DEFAULT_PRICES,
         clock: Callable[[], datetime] = _utc_now,
     ) -> None:
-        check_session(key=key, profile=profile, style=style, prices=prices, store=store, clock=clock)
+        check_session(key, instructions, profile, rebase_policy, style, prices, store, on_notice, clock)
         self.key = key
         self.instructions = instructions
         self.own_profile = profile
@@ -195,8 +195,7 @@ class AgentSession(Generic[StateT]):
             ConflictError: Another plan, which tells something else, was recorded since this one was made.
             StoreError: It could not be saved; nothing was recorded.
         """
-        if on_conflict not in ("raise", "report"):
-            raise SessionError(f"on_conflict is 'raise' or 'report', not {on_conflict!r}")
+        check_commit(plan, self.key, on_conflict)
         with self._lock:
             if any(plan is done for done in self._done):
                 return
@@ -291,6 +290,7 @@ class AgentSession(Generic[StateT]):
             confirmed=self._source.confirmed,
             style=self.style,
             model=model,
+            key=self.key,
         )
 
     def _record(self, plan: TurnPlan, usage: Usage, cost: Cost) -> None:

@@ -73,6 +73,7 @@ class TurnPlan:
         appended_tokens: An estimate of the new erratum's length.
         kept: The prefix of this branch's last request is kept; None when there was none.
         forgets: Older epochs showed what is Hidden by now, and are forgotten when this is recorded.
+        key: The session that made it; empty for a plan made without one.
         count: How many messages it was made for.
         leading: How many system messages at their front went into `system`.
         dropped: The indexes of messages that are not sent: tool results without their calls.
@@ -104,6 +105,7 @@ class TurnPlan:
     previous: Previous | None
     base: str
     id: str
+    key: str = ""
 
     def explain(self, messages: Sequence[Message] | None = None) -> Explanation:
         """The plan as data, and in words with `str` or `print`; see `pkv_agents.explain`."""

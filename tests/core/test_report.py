@@ -31,7 +31,7 @@ def test_the_printed_report() -> None:
         "Cost: $0.082353, estimated from prices of 2026-11.",
         "Saving: $0.039027, 32.2% of $0.121380 without a cache, by the prices.",
         "turn  appended     cached        new   share        cost  changed",
-        "   1        12          0         10    0.0%   $0.075630  orders[4471].status",
+        "   1        12          0     20,010    0.0%   $0.075630  orders[4471].status",
         "   2        12     20,010         90   99.6%   $0.006723  orders[4471].status",
         "notice rebase (orders[4471].status): a new epoch began; cost: about 5,000 tokens about 5,000 tokens",
         "  about 5,000 tokens about 5,000 tokens about 5,000 tokens about 5,000 tokens",

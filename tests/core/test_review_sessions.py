@@ -10,18 +10,26 @@ import pytest
 
 from pkv_agents import (
     ANTHROPIC_MID_SYSTEM,
+    DEFAULT_PRICES,
+    GENERIC,
     AgentSession,
     ConflictError,
     Ledger,
     MemoryStore,
+    Message,
     ProfileError,
     SessionError,
+    StateError,
     StoredSession,
     StoreError,
     TrackedState,
     Usage,
     commit,
+    cost_of,
+    merge_patches,
     plan,
+    predict,
+    profile_for,
     wire,
 )
 from tests.core.shop import HELLO, LATER, Shop
@@ -161,3 +169,59 @@ class TestSessions:
             wire(made, LATER)
         with pytest.raises(ConflictError):
             commit(Ledger(last="elsewhere"), made)
+
+
+class TestNewcomer:
+    def test_a_plan_of_another_conversation_is_refused(self) -> None:
+        one, two = (AgentSession(Numbers(), key=key, profile=LATE) for key in ("mara", "zed"))
+        with pytest.raises(SessionError, match="got a plan of session 'mara'"):
+            two.commit(one.plan(HELLO))
+        with pytest.raises(SessionError, match="without a session"):
+            two.commit(plan(None, Numbers(), HELLO, profile=LATE))
+        with pytest.raises(SessionError, match="not a NoneType"):
+            two.commit(None)  # pyright: ignore[reportArgumentType]
+
+    def test_a_window_over_like_sounding_messages_is_a_window(self) -> None:
+        session = AgentSession(Numbers(), key="k", profile=LATE)
+        full: list[Message] = []
+        codes: list[list[str]] = []
+        kept: list[bool | None] = []
+        before: tuple[Message, ...] = ()
+        for turn in range(12):
+            session.state.b = turn
+            full.append(Message("user", "And now?"))
+            window = full[-7:]
+            made = session.plan(window)
+            codes.append([notice.code for notice in made.notices])
+            sent = wire(made, window)
+            kept.append(made.kept)
+            assert made.kept is None or made.kept == (sent[: len(before)] == before)
+            before = sent
+            session.commit(made)
+            full.append(Message("assistant", f"{turn} of them"))
+        assert codes[:4] == [[]] * 4 and codes[4:6] == [["history_rewritten"], ["sliding_window"]]
+        assert codes[6:] == [[]] * 6 and not any(kept[4:])
+
+    def test_a_value_without_a_text_is_refused_by_the_update(self) -> None:
+        class Gauge(TrackedState):
+            level: float = 0.0
+
+        session = AgentSession(Gauge(), key="k")
+        for bad in (float("nan"), float("inf")):
+            with pytest.raises(StateError, match="level"):
+                session.update({"level": bad})
+        assert session.state.level == 0.0
+
+    def test_merged_patches_go_into_a_session(self) -> None:
+        session = AgentSession(Numbers(), key="k")
+        session.update(merge_patches([(2, {"b": 2}), (1, {"b": 1, "a": "y"})]))
+        assert (session.state.a, session.state.b) == ("y", 2)
+
+    def test_a_prediction_has_a_cost(self) -> None:
+        session = AgentSession(Numbers(), key="k", profile=profile_for("openai", "gpt-5.1")[0])
+        made = session.plan(HELLO)
+        prediction = predict(made, HELLO)
+        cost = cost_of(prediction.usage, DEFAULT_PRICES.find("gpt-5.1"))
+        assert cost.status == "estimated" and cost.total is not None and cost.total > 0
+        unknown = AgentSession(Numbers(), key="k", profile=GENERIC).plan(HELLO)
+        assert "nothing can be predicted" in str(unknown.explain(HELLO))
