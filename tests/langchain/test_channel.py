@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field, SecretStr
 
 from langchain_pkv import StateMiddleware, read_state
 from langchain_pkv._channel import StateChannel, plain
-from pkv_agents import REMOVE, SchemaError, StateError, TrackedState
+from pkv_agents import REMOVE, SchemaError, StateError, TrackedState, append
 from tests.langchain.support import TAG, Order, Scripted, Shop, a_shop
 
 
@@ -175,3 +175,17 @@ def test_a_state_schema_that_hides_the_channel() -> None:
 def test_two_state_middlewares_are_refused() -> None:
     with pytest.raises(AssertionError, match="duplicate"):
         create_agent(Scripted(), [], middleware=[StateMiddleware(Shop), StateMiddleware(Shop)])
+
+
+class Tagged(TrackedState):
+    tags: list[str] = Field(default_factory=list[str])
+    kinds: set[str] = Field(default_factory=set[str])
+
+
+def test_appends_of_one_step_all_count_and_survive_a_checkpoint() -> None:
+    serde = JsonPlusSerializer()
+    channel = StateChannel(Tagged, None)
+    channel.update([Tagged(tags=["a"])])
+    written = [plain({"tags": append("b"), "kinds": append("x")}), plain({"tags": append("c", "d")})]
+    channel.update([serde.loads_typed(serde.dumps_typed(patch)) for patch in written])
+    assert channel.get() == {"tags": ["a", "b", "c", "d"], "kinds": ["x"]} and channel.get().refused is None

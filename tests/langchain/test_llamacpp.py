@@ -59,7 +59,7 @@ def test_the_engine_serves_what_was_predicted(address: str) -> None:
         answer = llm.invoke(history)
         history.append(answer)
         assert answer.usage_metadata is not None
-        read = answer.usage_metadata["input_token_details"].get("cache_read", 0)
+        read = answer.usage_metadata.get("input_token_details", {}).get("cache_read", 0)
         prompt = answer.usage_metadata["input_tokens"]
         rows.append((prompt, read, read / prompt, guess))
     for (prompt, *_), (_, read, share, guess) in zip(rows, rows[1:], strict=False):

@@ -219,6 +219,12 @@ class TestBesideAnthropicsOwnMiddleware:
         with_state(model, session).invoke([HumanMessage([marked_block])], cache_control=LONG)
         assert marked(provider.bodies[0])[""] == SHORT
 
+    def test_a_standing_one_counts_too(self) -> None:
+        model, provider = anthropic_model(CLAUDE)
+        standing = model.model_copy(update={"model_kwargs": {"cache_control": SHORT}})
+        found = marked(Conversation((standing, provider)).say("one"))
+        assert sorted(found) == ["", "system[0]"]
+
     def test_for_another_model_it_is_left_out(self) -> None:
         """A fallback behind it, and its setting would go to OpenAI."""
         other, provider = openai_model("gpt-4.1")

@@ -88,19 +88,19 @@ def outgoing(
     if wishes.markers and (profile.max_breakpoints is not None or profile.automatic):
         if profile.marker not in ("cache_control", "cache_point"):
             more.pop(_ON_REQUEST, None)
-        made = _marked(made, _as_asked(profile, more, model), wishes)
+        made = _marked(made, _as_asked(profile, more, model), wishes, _own(model).get(_ON_REQUEST))
     if wishes.tenant is not None and profile.cache_key is not None:
         _add_key(more, profile.cache_key, model, plan, wishes.tenant)
     return made
 
 
-def _marked(request: Outgoing, profile: Profile, wishes: CacheWishes) -> Outgoing:
+def _marked(request: Outgoing, profile: Profile, wishes: CacheWishes, standing: object) -> Outgoing:
     core = to_core(request.messages)
     seen = [
         replace(one, content="") if _takes_none(message, profile) else one
         for message, one in zip(request.messages, core, strict=True)
     ]
-    on_request = request.options.get(_ON_REQUEST)
+    on_request = request.options.get(_ON_REQUEST, standing)
     ahead = _on_tools(request.options.get("tools"))
     # The provider's own marker stands behind all of ours, so ours may not be shorter than that one.
     ttl = wishes.ttl if on_request is None else _ttl(on_request)
@@ -144,6 +144,11 @@ def _as_asked(profile: Profile, options: Mapping[str, Any], model: object) -> Pr
     return profile
 
 
+def _own(model: object) -> Mapping[str, Any]:
+    """The parameters that a model sends with each request."""
+    return cast("Mapping[str, Any]", getattr(model, "model_kwargs", None) or {})
+
+
 def _on_tools(tools: object) -> tuple[Ttl, ...]:
     """The lifetimes of the markers on the tools, in order."""
     markers = (tool.get("cache_control") or tool.get("cachePoint") for tool in _records(tools))
@@ -165,9 +170,8 @@ def _add_key(options: dict[str, Any], name: str, model: object, plan: TurnPlan, 
     """Add the cache key, unless the application gave one."""
     shared = plan.system.removesuffix(plan.epoch.baseline_text)
     key = cache_key(tenant, shared, tools=[_tool_spec(tool) for tool in _records(options.get("tools"))])
-    own = cast("Mapping[str, Any]", getattr(model, "model_kwargs", None) or {})
     if name == "prompt_cache_key":
-        if name not in own:
+        if name not in _own(model):
             options.setdefault(name, key)
     elif hasattr(model, "extra_body"):  # a parameter that OpenAI's client does not know
         body: object = options.get("extra_body") or getattr(model, "extra_body", None) or {}
@@ -181,7 +185,14 @@ def _tool_spec(tool: Mapping[str, Any]) -> ToolSpec:
     return ToolSpec(name, str(inner.get("description", "")), cast("dict[str, object]", inner.get("parameters") or {}))
 
 
-def bare(tools: object) -> list[dict[str, Any]]:
-    """Bound tools as records without cache markers."""
+def bare(tools: object) -> list[object]:
+    """Bound tools without cache markers."""
     markers = ("cache_control", "cachePoint")
-    return [{key: value for key, value in tool.items() if key not in markers} for tool in _records(tools)]
+    made: list[object] = []
+    for tool in cast("Sequence[object]", tools) if isinstance(tools, list) else ():
+        if isinstance(tool, Mapping):
+            record = cast("Mapping[str, object]", tool)
+            made.append({key: value for key, value in record.items() if key not in markers})
+        else:
+            made.append(tool)
+    return made

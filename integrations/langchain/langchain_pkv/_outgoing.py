@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import copy
 import functools
+import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
@@ -57,13 +58,17 @@ def _with_step(cls: type[BaseChatModel]) -> type[BaseChatModel]:
     own = {
         name: _through(getattr(cls, name)) for name in _WAYS if getattr(cls, name) is not getattr(BaseChatModel, name)
     }
-    return type(cls)(cls.__name__, (cls,), {"__module__": cls.__module__, "__qualname__": cls.__qualname__, **own})
+    body = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, **own}
+    return cast(
+        "type[BaseChatModel]", types.new_class(cls.__name__, (cls,), exec_body=lambda space: space.update(body))
+    )
 
 
 def _through(call: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(call)  # LangChain reads the signature
     def called(self: Any, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any) -> Any:
-        sent, options = vars(self)[_STEP](messages, kwargs)
+        step = cast(_Once, vars(self)[_STEP])
+        sent, options = step(messages, kwargs)
         return call(self, sent, stop=stop, run_manager=run_manager, **options)
 
     return called
