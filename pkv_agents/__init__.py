@@ -30,6 +30,7 @@ from .errors import (
     PriceError,
     ProfileError,
     SchemaError,
+    SegmentError,
     SessionError,
     SlabError,
     StateError,
@@ -70,6 +71,7 @@ from .refusals import refuses_system, system_refused, without_system
 from .session import AgentSession
 from .snapshots import LeafMeta, Snapshot
 from .state import TrackedState
+from .state_data import dump_state, load_state
 from .stores import (
     LangGraphStore,
     MemoryStore,
@@ -158,6 +160,7 @@ __all__ = [
     "SQLiteStore",
     "STORE_CHECKS",
     "SchemaError",
+    "SegmentError",
     "Sent",
     "SessionError",
     "SessionInfo",
@@ -200,6 +203,7 @@ __all__ = [
     "cost_of",
     "delete_session",
     "diff",
+    "dump_state",
     "estimate_message_tokens",
     "estimate_tokens",
     "explain",
@@ -207,6 +211,7 @@ __all__ = [
     "fold",
     "import_session",
     "list_sessions",
+    "load_state",
     "merge_patches",
     "merge_stream_usage",
     "minimum_notice",

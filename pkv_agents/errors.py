@@ -22,6 +22,7 @@
     |   |-- AdapterError                  an adapter that belongs to another model
     |   |-- OptionsError (ValueError)     an option of a generation that makes no sense
     |   |-- SlabError (ValueError)        a cut, commit or copy that does not fit the KV slab
+    |   |-- SegmentError (ValueError)     a KV segment, field or edit that does not fit its model, place or neighbours
     |   `-- GrammarError                  a schema that constrained decoding cannot express
     `-- StrictNoticeError                 a notice, raised because the session is strict
 
@@ -133,6 +134,10 @@ class OptionsError(ModelError, ValueError):
 
 class SlabError(ModelError, ValueError):
     """A cut, a commit or a copy that does not fit the KV slab."""
+
+
+class SegmentError(ModelError, ValueError):
+    """A KV segment, field or edit that does not fit its model, its place or its neighbours."""
 
 
 class GrammarError(ModelError):

@@ -15,6 +15,9 @@ A slab that another call is writing is never taken, but its committed tokens may
 budget by capacity; the least recently used go first. A call that is larger than the whole budget still runs; its slab
 is dropped afterwards.
 
+What was composed or edited has a key of its own (its origin), so an exact look-up never sees it; a slab whose content
+is not of its key's origin answers nobody.
+
 The look-up is a scan over the slabs of one key: each costs microseconds and there are as many as the budget holds.
 """
 
@@ -27,6 +30,7 @@ from types import TracebackType
 
 import numpy as np
 
+from pkv_agents.kv.origin import EXACT, Origin
 from pkv_agents.kv.slab import Slab, SlabShape, TokenIds, common_prefix
 
 SHORT_TAIL = 64
@@ -42,12 +46,14 @@ class CacheKey:
         adapter: Name of the active adapter, empty if none.
         dtype: Type of keys and values.
         salt: The tenant: entries of different salts are never shared.
+        origin: How keys and values came about. An exact look-up never sees what was composed or edited.
     """
 
     fingerprint: str
     adapter: str = ""
     dtype: str = ""
     salt: str = ""
+    origin: Origin = EXACT
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +202,7 @@ class PrefixCache:
         return [
             (entry, common_prefix(entry.slab.ids, ids))
             for entry in self._entries
-            if entry.key == key and entry.slab.origin == "exact"
+            if entry.key == key and entry.slab.origin == key.origin
         ]
 
     def _choose(self, key: CacheKey, ids: TokenIds, size: int, session: str | None) -> tuple[_Entry, int]:
@@ -266,7 +272,7 @@ class PrefixCache:
             for entry in self._entries
             if entry is new
             or entry.slab.writer.locked()
-            or entry.key != new.key
+            or (entry.key, entry.slab.origin) != (new.key, new.slab.origin)
             or common_prefix(entry.slab.ids, new.slab.ids) < entry.slab.length
         ]
 

@@ -17,17 +17,13 @@ import hashlib
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from pkv_agents.errors import SlabError
-
-Origin = Literal["exact"]
-"""How the keys and values came about. Only a plain forward exists so far; edits and splices will add labels, and an
-exact look-up must never return those."""
+from pkv_agents.kv.origin import EXACT, Origin
 
 TokenIds = npt.NDArray[np.int32]
 
@@ -75,7 +71,7 @@ class Slab:
     def __init__(self, shape: SlabShape, *, capacity: int, limit: int) -> None:
         self.shape = shape
         self.limit = limit
-        self.origin: Origin = "exact"
+        self.origin: Origin = EXACT
         self.length = 0
         self.writer = threading.Lock()
         self.capacity = self._rounded(capacity)

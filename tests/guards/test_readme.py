@@ -53,6 +53,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Body]]:
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{server.server_port}/v1")
+    monkeypatch.setenv("OPENAI_API_BASE", f"http://127.0.0.1:{server.server_port}/v1")  # LlamaIndex's name for it
     monkeypatch.setenv("OPENAI_API_KEY", "unused")
     yield seen
     server.shutdown()
@@ -70,13 +71,13 @@ def test_the_snippets_run_and_the_prefix_holds(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     code = snippets()
-    assert len(code) == 3
+    assert len(code) == 4
     namespace: dict[str, object] = {"__name__": "readme"}
     for snippet in code:
         exec(compile(snippet, "README.md", "exec", dont_inherit=True), namespace)
 
-    assert len(requests) == 4
-    for first, second in (requests[:2], requests[2:]):
+    assert len(requests) == 6
+    for first, second in (requests[:2], requests[2:4], requests[4:]):
         before, after = first["messages"], second["messages"]
         assert '"in the warehouse"' in before[0]["content"]
         assert after[: len(before)] == before

@@ -1,11 +1,28 @@
-"""The place of pkv-agents' LlamaIndex adapter; it holds no adapter yet.
+"""pkv-agents for LlamaIndex: tracked state for models, agents and workflows, and local models.
 
-``StatefulLLM`` comes with a later release. Until then a LlamaIndex program can use the core by hand: plan a turn with
-``pkv_agents.AgentSession`` and send what ``pkv_agents.wire`` returns.
+llm = StatefulLLM(OpenAI(model="gpt-5"), AgentSession(shop, key="user-42", instructions=POLICY))
+llm = StatefulLLM(OpenAI(model="gpt-5"), ContextSession(Shop, instructions=POLICY))
+llm = LocalLLM(local=LocalModel(model, tokenizer))
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["__version__"]
+from llama_index.llms.pkv._calls import ModelCall
+from llama_index.llms.pkv._context import ContextSession, SessionOptions
+from llama_index.llms.pkv._messages import to_core
+from llama_index.llms.pkv.memory import StateMemory
+from llama_index.llms.pkv.stateful import StatefulLLM
 
-__version__ = "0.1.0"
+if TYPE_CHECKING:
+    from llama_index.llms.pkv.local import LocalLLM
+
+__all__ = ["ContextSession", "LocalLLM", "ModelCall", "SessionOptions", "StateMemory", "StatefulLLM", "to_core"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import `LocalLLM` when it is asked for: it needs the extra `local`."""
+    if name == "LocalLLM":
+        from llama_index.llms.pkv.local import LocalLLM
+
+        return LocalLLM
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,79 @@
+"""What breaks a prompt's prefix in LlamaIndex, and the way that keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.memory import BaseMemory, Memory
+from llama_index.core.workflow import Context
+from llama_index.core.workflow.errors import WorkflowRuntimeError  # pyright: ignore[reportPrivateImportUsage]
+
+from llama_index.llms.pkv.memory import StateMemory
+from pkv_agents import Notice
+
+
+def step_context() -> Context[Any] | None:
+    """The context of the workflow step that runs now, or None outside of one."""
+    try:
+        return cast("Context[Any]", Context.get_step_context())
+    except WorkflowRuntimeError:
+        return None
+
+
+async def workflow_notices(ctx: Context[Any], messages: Sequence[ChatMessage]) -> list[Notice]:
+    """What in a workflow's context changes messages that were sent before.
+
+    Args:
+        ctx: The context of the running step.
+        messages: The messages that its agent sends.
+    """
+    notices: list[Notice] = []
+    store = ctx.store
+    if await store.get("formatted_input_with_state", default=False) and await store.get("state", default=None):
+        notices.append(STATE_PROMPT)
+    memory = cast("object", await store.get("memory", default=None))
+    blocks = cast("list[Any]", cast("Any", memory).memory_blocks) if isinstance(memory, Memory) else []
+    if isinstance(memory, Memory) and blocks:
+        notices.append(_memory_blocks(memory, [str(block.name) for block in blocks]))
+    elif isinstance(memory, BaseMemory) and not isinstance(memory, StateMemory):
+        kept = await memory.aget_all()
+        if kept and not _has(messages, kept[0]) and _has(messages, kept[-1]):
+            notices.append(_trims(memory))
+    return notices
+
+
+def _has(messages: Sequence[ChatMessage], one: ChatMessage) -> bool:
+    return any(one is other or (one.role == other.role and one.content == other.content) for other in messages)
+
+
+STATE_PROMPT = Notice(
+    "state_prompt",
+    path="initial_state",
+    cost="the values of every past run stay in the history, untrue; or, where the memory gives out copies, everything "
+    "from each run's message on is read again",
+    mend="leave initial_state empty and keep the state in a TrackedState: StatefulLLM(llm, ContextSession(...))",
+    message="the agent puts its state into the newest user message",
+)
+
+
+def _memory_blocks(memory: Memory, names: Sequence[str]) -> Notice:
+    where = "system message" if str(getattr(memory.insert_method, "value", "")) == "system" else "newest user message"
+    return Notice(
+        "memory_blocks",
+        path=", ".join(names),
+        cost="whenever a block says something else, everything behind it is read again",
+        mend="keep what the blocks know in a field of the tracked state, and the messages in a StateMemory",
+        message=f"memory blocks are written into the {where}",
+    )
+
+
+def _trims(memory: BaseMemory) -> Notice:
+    return Notice(
+        "memory_trims",
+        path=type(memory).__name__,
+        cost="with each message that is dropped at the front, everything behind the head is read again",
+        mend="use StateMemory, which drops the front rarely and much of it at once, or raise the token limit",
+        message="the memory leaves out the beginning of the conversation",
+    )

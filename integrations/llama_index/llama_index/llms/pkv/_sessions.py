@@ -1,0 +1,110 @@
+"""Which session a call belongs to, and the plan of the call in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.llms.llm import LLM
+
+from llama_index.llms.pkv._calls import PlannedCall
+from llama_index.llms.pkv._context import ContextSession
+from llama_index.llms.pkv._messages import to_core
+from llama_index.llms.pkv._prefix import step_context, workflow_notices
+from llama_index.llms.pkv._profiles import model_name, model_profile
+from llama_index.llms.pkv._store import ContextTurn
+from pkv_agents import AgentSession, MissingSessionKeyError, Notice, SessionError
+
+SessionSource = AgentSession[Any] | ContextSession[Any] | Callable[[], AgentSession[Any]]
+
+
+def check_source(session: object) -> None:
+    """Refuse what is no source of sessions.
+
+    Raises:
+        SessionError: It is none.
+    """
+    if isinstance(session, type) or not (isinstance(session, AgentSession | ContextSession) or callable(session)):
+        given = session.__name__ if isinstance(session, type) else type(session).__name__
+        raise SessionError(
+            f"session: an AgentSession, a ContextSession or a function that returns an AgentSession, not {given}"
+        )
+
+
+def open_call(llm: LLM, source: SessionSource, messages: Sequence[ChatMessage]) -> PlannedCall:
+    """Plan a call that is made synchronously.
+
+    Args:
+        llm: The model that is called.
+        source: Where the session is.
+        messages: The caller's messages.
+
+    Raises:
+        SessionError: The session is in a workflow's context, which is read asynchronously.
+        MissingSessionKeyError: There is no session for this call.
+    """
+    if isinstance(source, ContextSession):
+        raise SessionError(
+            "a ContextSession is read asynchronously: call achat, astream_chat or another a... method inside a "
+            "workflow step, or give StatefulLLM an AgentSession"
+        )
+    return _planned(llm, _resolved(source), messages, model_profile(llm)[1])
+
+
+async def aopen_call(llm: LLM, source: SessionSource, messages: Sequence[ChatMessage]) -> PlannedCall:
+    """Plan a call that is made asynchronously, in a workflow step perhaps.
+
+    Args:
+        llm: The model that is called.
+        source: Where the session is.
+        messages: The caller's messages.
+
+    Raises:
+        MissingSessionKeyError: There is no session for this call.
+    """
+    ctx = step_context()
+    notices = [*model_profile(llm)[1], *(await workflow_notices(ctx, messages) if ctx is not None else ())]
+    if not isinstance(source, ContextSession):
+        return _planned(llm, _resolved(source), messages, notices)
+    if ctx is None:
+        raise MissingSessionKeyError(
+            "no workflow step is running, so there is no context to find the session in: run an agent or a workflow, "
+            "or give StatefulLLM an AgentSession"
+        )
+    turn = await source.open(ctx)
+    return _planned(llm, turn.session, messages, source.untold(turn, notices), turn)
+
+
+def _planned(
+    llm: LLM,
+    session: AgentSession[Any],
+    messages: Sequence[ChatMessage],
+    notices: Sequence[Notice],
+    turn: ContextTurn | None = None,
+) -> PlannedCall:
+    core, name = to_core(messages), model_name(llm)
+    if session.own_profile is not None:
+        said = [notice for notice in notices if notice.code != "unknown_model"]
+        plan = session.plan(core, model=name, notices=said)
+    else:
+        plan = session.plan(core, profile=model_profile(llm)[0], model=name, notices=notices)
+    return PlannedCall.of(session, plan, messages, core, turn)
+
+
+def _resolved(source: AgentSession[Any] | Callable[[], AgentSession[Any]]) -> AgentSession[Any]:
+    if isinstance(source, AgentSession):
+        return cast("AgentSession[Any]", source)
+    try:
+        session = cast("Callable[[], object]", source)()
+    except MissingSessionKeyError:
+        raise
+    except KeyError as error:
+        raise MissingSessionKeyError(
+            f"no session for this call: the resolver found no {error}; make that session first"
+        ) from error
+    if not isinstance(session, AgentSession):
+        raise MissingSessionKeyError(
+            f"no session for this call: the resolver returned {type(session).__name__}, not an AgentSession"
+        )
+    return cast("AgentSession[Any]", session)

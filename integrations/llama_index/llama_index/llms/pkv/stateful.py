@@ -1,0 +1,290 @@
+"""`StatefulLLM`: a LlamaIndex model whose every call carries a tracked state.
+
+The caller's messages stay the caller's. Each call is planned from the ledger of what the model was told, and recorded
+only after it has succeeded: after the last chunk, when it streams. A stream that is given up leaves the erratum
+pending.
+
+The session is always explicit: an `AgentSession`, a function that returns the one of this call, or a `ContextSession`,
+which keeps state and ledger in the workflow's context.
+
+The methods carry no callback decorators: the inner model's do, so each event fires once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import aclosing, closing
+from typing import TYPE_CHECKING, Any
+
+from llama_index.core.base.llms.generic_utils import (
+    astream_chat_response_to_completion_response,
+    chat_response_to_completion_response,
+    stream_chat_response_to_completion_response,
+)
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    ChatResponse,
+    ChatResponseAsyncGen,
+    ChatResponseGen,
+    CompletionResponse,
+    CompletionResponseAsyncGen,
+    CompletionResponseGen,
+    LLMMetadata,
+    MessageRole,
+)
+from llama_index.core.llms.function_calling import FunctionCallingLLM
+from llama_index.core.llms.llm import LLM, ToolSelection
+from pydantic import PrivateAttr
+
+from llama_index.llms.pkv._calls import ModelCall, PlannedCall, StreamReader, usage_of
+from llama_index.llms.pkv._completions import as_chat, as_prompt
+from llama_index.llms.pkv._sessions import SessionSource, aopen_call, check_source, open_call
+from llama_index.llms.pkv._versions import check_versions
+from pkv_agents import SessionError, refuses_system
+
+if TYPE_CHECKING:
+    from llama_index.core.tools.types import BaseTool
+
+_TAKEN = (
+    "callback_manager",
+    "system_prompt",
+    "messages_to_prompt",
+    "completion_to_prompt",
+    "output_parser",
+    "pydantic_program_mode",
+)
+
+
+class StatefulLLM(FunctionCallingLLM):
+    """A model that tells another one about the state of a session.
+
+    Args:
+        llm: The model that is called, from any package of LlamaIndex. It is not changed.
+        session: An `AgentSession`; a `ContextSession`; or a function that returns the session of the present call,
+            for example `lambda: sessions[user.get()]`. A `KeyError` of it becomes a `MissingSessionKeyError`.
+        on_call: Called after every call that succeeded, with what was planned and reported. It must not raise.
+
+    Raises:
+        SessionError: `llm` or `session` is something else, or the model's package and its client library do not work
+            together.
+    """
+
+    _inner: LLM = PrivateAttr()
+    _source: SessionSource = PrivateAttr()
+    _on_call: Callable[[ModelCall], None] | None = PrivateAttr(default=None)
+
+    def __init__(self, llm: LLM, session: SessionSource, *, on_call: Callable[[ModelCall], None] | None = None) -> None:
+        if not isinstance(llm, LLM):  # pyright: ignore[reportUnnecessaryIsInstance] (untyped callers)
+            raise SessionError(f"llm: a LlamaIndex LLM is needed, not a {type(llm).__name__}")
+        if isinstance(llm, StatefulLLM):
+            raise SessionError("llm: this one is a StatefulLLM already; wrap the model inside it instead")
+        check_source(session)
+        check_versions(llm)
+        super().__init__(**{name: getattr(llm, name) for name in _TAKEN})
+        self._inner = llm
+        self._source = session
+        self._on_call = on_call
+
+    @classmethod
+    def class_name(cls) -> str:
+        """The name in LlamaIndex's serialised forms."""
+        return "StatefulLLM"
+
+    @property
+    def inner(self) -> LLM:
+        """The model that is called."""
+        return self._inner
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        """The inner model's."""
+        return self._inner.metadata
+
+    def _open(self, messages: Sequence[ChatMessage]) -> PlannedCall:
+        return open_call(self._inner, self._source, messages)
+
+    async def _aopen(self, messages: Sequence[ChatMessage]) -> PlannedCall:
+        return await aopen_call(self._inner, self._source, messages)
+
+    def _tell(self, call: ModelCall | None) -> None:
+        if call is not None and self._on_call is not None:
+            self._on_call(call)
+
+    # Chat.
+
+    def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+        """Call the model with the state of the session."""
+        call = self._open(messages)
+        try:
+            answer = self._inner.chat(call.sent, **kwargs)
+        except Exception as error:
+            if not refuses_system(error, call.plan):
+                raise
+            call = call.in_the_other_form()
+            answer = self._inner.chat(call.sent, **kwargs)
+        self._tell(call.succeeded(answer, usage_of(answer)))
+        return answer
+
+    async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+        """Call the model with the state of the session."""
+        call = await self._aopen(messages)
+        try:
+            answer = await self._inner.achat(call.sent, **kwargs)
+        except Exception as error:
+            if not refuses_system(error, call.plan):
+                raise
+            call = call.in_the_other_form()
+            answer = await self._inner.achat(call.sent, **kwargs)
+        self._tell(await call.asucceeded(answer, usage_of(answer)))
+        return answer
+
+    def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
+        """Stream the answer; the state counts as told when the stream is exhausted."""
+        return self._streamed(self._open(messages), kwargs)
+
+    async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
+        """Stream the answer; the state counts as told when the stream is exhausted."""
+        return self._astreamed(await self._aopen(messages), kwargs)
+
+    def _streamed(self, call: PlannedCall, kwargs: dict[str, Any]) -> Generator[ChatResponse, None, None]:
+        reader = StreamReader()
+        try:
+            stream = self._inner.stream_chat(call.sent, **kwargs)
+            chunk = next(stream, None)
+        except Exception as error:
+            if not refuses_system(error, call.plan):
+                raise
+            call = call.in_the_other_form()
+            stream = self._inner.stream_chat(call.sent, **kwargs)
+            chunk = next(stream, None)
+        with closing(stream):
+            while chunk is not None:
+                reader.read(chunk)
+                yield chunk
+                chunk = next(stream, None)
+        self._tell(call.succeeded(reader.last, reader.usage))
+
+    async def _astreamed(self, call: PlannedCall, kwargs: dict[str, Any]) -> AsyncGenerator[ChatResponse, None]:
+        reader = StreamReader()
+        try:
+            stream = await self._inner.astream_chat(call.sent, **kwargs)
+            chunk = await anext(stream, None)
+        except Exception as error:
+            if not refuses_system(error, call.plan):
+                raise
+            call = call.in_the_other_form()
+            stream = await self._inner.astream_chat(call.sent, **kwargs)
+            chunk = await anext(stream, None)
+        async with aclosing(stream):
+            while chunk is not None:
+                reader.read(chunk)
+                yield chunk
+                chunk = await anext(stream, None)
+        self._tell(await call.asucceeded(reader.last, reader.usage))
+
+    # Completion: a conversation of one user message. A model that takes no messages gets their texts as its prompt.
+
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        """Complete a prompt with the state of the session."""
+        if self.metadata.is_chat_model:
+            return chat_response_to_completion_response(self.chat(_asked(prompt), **kwargs))
+        call = self._open(_asked(prompt))
+        answer = self._inner.complete(as_prompt(call.sent), formatted=formatted, **kwargs)
+        chat = as_chat(answer)
+        self._tell(call.succeeded(chat, usage_of(chat)))
+        return answer
+
+    async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        """Complete a prompt with the state of the session."""
+        if self.metadata.is_chat_model:
+            return chat_response_to_completion_response(await self.achat(_asked(prompt), **kwargs))
+        call = await self._aopen(_asked(prompt))
+        answer = await self._inner.acomplete(as_prompt(call.sent), formatted=formatted, **kwargs)
+        chat = as_chat(answer)
+        self._tell(await call.asucceeded(chat, usage_of(chat)))
+        return answer
+
+    def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
+        """Stream a completion with the state of the session."""
+        if self.metadata.is_chat_model:
+            return stream_chat_response_to_completion_response(self.stream_chat(_asked(prompt), **kwargs))
+        call = self._open(_asked(prompt))
+        return self._completed(call, self._inner.stream_complete(as_prompt(call.sent), formatted=formatted, **kwargs))
+
+    async def astream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseAsyncGen:
+        """Stream a completion with the state of the session."""
+        if self.metadata.is_chat_model:
+            return astream_chat_response_to_completion_response(await self.astream_chat(_asked(prompt), **kwargs))
+        call = await self._aopen(_asked(prompt))
+        stream = await self._inner.astream_complete(as_prompt(call.sent), formatted=formatted, **kwargs)
+        return self._acompleted(call, stream)
+
+    def _completed(self, call: PlannedCall, stream: CompletionResponseGen) -> CompletionResponseGen:
+        reader = StreamReader()
+        for chunk in stream:
+            reader.read(as_chat(chunk))
+            yield chunk
+        self._tell(call.succeeded(reader.last, reader.usage))
+
+    async def _acompleted(
+        self, call: PlannedCall, stream: CompletionResponseAsyncGen
+    ) -> AsyncGenerator[CompletionResponse, None]:
+        reader = StreamReader()
+        async for chunk in stream:
+            reader.read(as_chat(chunk))
+            yield chunk
+        self._tell(await call.asucceeded(reader.last, reader.usage))
+
+    # What LlamaIndex asks a model about tools is the inner model's answer.
+
+    def _prepare_chat_with_tools(
+        self,
+        tools: Sequence[BaseTool],
+        user_msg: str | ChatMessage | None = None,
+        chat_history: list[ChatMessage] | None = None,
+        verbose: bool = False,
+        allow_parallel_tool_calls: bool = False,
+        tool_required: bool = False,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        # Providers' classes append to the history that they are given.
+        return self._calling()._prepare_chat_with_tools_compat(
+            tools,
+            user_msg=user_msg,
+            chat_history=list(chat_history or ()),
+            verbose=verbose,
+            allow_parallel_tool_calls=allow_parallel_tool_calls,
+            tool_required=tool_required,
+            **kwargs,
+        )
+
+    def _validate_chat_with_tools_response(
+        self, response: ChatResponse, tools: Sequence[BaseTool], allow_parallel_tool_calls: bool = False, **kwargs: Any
+    ) -> ChatResponse:
+        return self._calling()._validate_chat_with_tools_response(
+            response, tools, allow_parallel_tool_calls=allow_parallel_tool_calls, **kwargs
+        )
+
+    def get_tool_calls_from_response(
+        self, response: ChatResponse, error_on_no_tool_call: bool = True, **kwargs: Any
+    ) -> list[ToolSelection]:
+        """Read the tool calls of an answer, as the inner model does."""
+        return self._calling().get_tool_calls_from_response(
+            response, error_on_no_tool_call=error_on_no_tool_call, **kwargs
+        )
+
+    def _calling(self) -> FunctionCallingLLM:
+        if not isinstance(self._inner, FunctionCallingLLM):
+            raise SessionError(
+                f"{type(self._inner).__name__} does not call functions, so it cannot be given tools: use a "
+                "FunctionCallingLLM, or an agent that asks for tools in words (ReActAgent)"
+            )
+        return self._inner
+
+    def convert_chat_messages(self, messages: Sequence[ChatMessage]) -> list[Any]:
+        """Convert messages as the inner model does."""
+        return self._inner.convert_chat_messages([message.model_copy() for message in messages])
+
+
+def _asked(prompt: str) -> list[ChatMessage]:
+    return [ChatMessage(role=MessageRole.USER, content=prompt)]

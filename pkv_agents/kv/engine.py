@@ -1,0 +1,291 @@
+"""Forwards over KV segments: behind one, or at scattered places inside one.
+
+    segment        [ a b c d e f ]            forward(segment, [x, y])    -> [ a b c d e f x y ]
+    slots                b     e              recompute(segment, {1, 4})  -> [ a B c d E f ]
+
+All recomputed tokens go through the model in one forward; in each layer they see one another's new keys and values. A
+segment that comes in is never written: each forward copies it once into a buffer with room, which becomes the segment
+that goes out. (For token after token, where that copy would cost, write the segment into a slab.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from pkv_agents.errors import ContextLengthError, SegmentError
+from pkv_agents.kv import capability
+from pkv_agents.kv._attention import AttentionRecorder
+from pkv_agents.kv._facts import device_of, fingerprint_of, identity_of
+from pkv_agents.kv._hf import (
+    cache_layers,
+    empty_cache,
+    layers_of,
+    refusal_of_cache,
+    require_supported_version,
+    sequence_cache,
+)
+from pkv_agents.kv._learn import learn_limit, learn_rule
+from pkv_agents.kv._loaded import LoadedModel, model_type_of
+from pkv_agents.kv._masks import layer_kinds, scattered_mask
+from pkv_agents.kv.families import family_of
+from pkv_agents.kv.origin import EXACT, Composed, Origin
+from pkv_agents.kv.segment import KVSegment
+from pkv_agents.kv.slab import Slab, TokenIds
+
+_PROOF_POSITIONS = (1, 17, 500)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Forwarded:
+    """What a forward gives.
+
+    Attributes:
+        segment: The whole sequence.
+        logits: Of its last token, (vocab,); None if that token was not forwarded.
+        computed: Tokens that went through the model.
+    """
+
+    segment: KVSegment
+    logits: torch.Tensor | None
+    computed: int
+
+
+class SegmentModel:
+    """A loaded causal language model whose KV segments can be cut, moved, joined and edited. Safe for many threads.
+
+    Making one proves the rotary rule on the model itself: a few tokens are forwarded at two positions.
+
+    Args:
+        model: A transformers model, or a peft model round one, in evaluation mode. It is never changed.
+        adapter: Name of the adapter that must be active at each forward; None takes the one active now.
+
+    Attributes:
+        rule: How its keys carry their position.
+        fingerprint: Identifies configuration, weights and adapter; segments of others are refused.
+        context_limit: Most tokens of a sequence.
+        device: Where its tensors are.
+        dtype: Type of keys and values.
+
+    Raises:
+        UnsupportedModelError: If its segments cannot be handled; the message has the reason.
+        AdapterError: If the adapter is not the active one.
+    """
+
+    def __init__(self, model: object, *, adapter: str | None = None) -> None:
+        require_supported_version()
+        if reason := family_of(model_type_of(model)).refusal:
+            raise capability.refused(reason)
+        self._loaded = loaded = LoadedModel(model, adapter)
+        family = family_of(loaded.config.model_type)
+        reason = refusal_of_cache(loaded)
+        reason = reason or capability.segment_refusal(loaded.config, family, cache_layers(loaded))
+        reason = reason or capability.input_refusal(loaded.model.config, family)
+        capability.require(reason is None, str(reason))
+        self.device = device_of(loaded.model)
+        self.context_limit = learn_limit(loaded.config)
+        self.fingerprint = identity_of(fingerprint_of(loaded.model, loaded.config), loaded.adapter)
+        trial = self.prefill((0,)).segment
+        self.dtype = trial.keys[0].dtype
+        self._kinds = layer_kinds(loaded.config, len(trial.keys))
+        self.rule = learn_rule(loaded, family, self._kinds, self.device, self.context_limit)
+        self._prove()
+
+    def prefill(self, ids: Sequence[int], *, start: int = 0) -> Forwarded:
+        """Forwards tokens with nothing before them.
+
+        Args:
+            ids: Token ids, at least one.
+            start: Position of the first.
+
+        Raises:
+            SegmentError: If there is no id, or one is not in the vocabulary.
+            ContextLengthError: If they do not fit the context.
+        """
+        self.check_ids(ids, start)
+        with torch.inference_mode(), self._loaded.lock:
+            cache, positions = empty_cache(), torch.arange(start, start + len(ids), device=self.device)
+            logits = self._loaded.call(self._tensor(ids), positions, cache)[-1]
+            layers = layers_of(cache)
+        written = np.arange(start, start + len(ids), dtype=np.int32)
+        return Forwarded(self._segment(np.asarray(ids, dtype=np.int32), written, start, layers), logits, len(ids))
+
+    def forward(self, segment: KVSegment, ids: Sequence[int]) -> Forwarded:
+        """Forwards tokens behind a segment; they inherit its origin.
+
+        Raises:
+            SegmentError: If there is no id, one is not in the vocabulary, or the segment is another model's.
+            ContextLengthError: If they do not fit the context.
+        """
+        return self.recompute(segment, (), ids, origin=segment.origin)
+
+    def recompute(
+        self,
+        segment: KVSegment,
+        slots: Sequence[int],
+        ids: Sequence[int] = (),
+        *,
+        origin: Origin,
+        recorder: AttentionRecorder | None = None,
+    ) -> Forwarded:
+        """Computes tokens of a segment anew, and new tokens behind it, in one forward.
+
+        Args:
+            segment: The sequence; it stays as it is.
+            slots: Which of its tokens to compute anew, counted from its start.
+            ids: New tokens behind it.
+            origin: What the result is.
+            recorder: Sees the attention of this forward.
+
+        Raises:
+            SegmentError: If nothing is to be computed, a slot or an id does not exist, or the segment is another
+                model's.
+            ContextLengthError: If the new tokens do not fit the context.
+        """
+        anew = sorted(set(slots))
+        if anew and not 0 <= anew[0] <= anew[-1] < len(segment):
+            raise SegmentError(f"slots {anew[0]} to {anew[-1]} are not inside a segment of {len(segment)} tokens")
+        self.check(segment)
+        if ids or not anew:
+            self.check_ids(ids, segment.stop)
+        size, total = len(segment), len(segment) + len(ids)
+        places = np.asarray([*anew, *range(size, total)], dtype=np.int32)
+        all_ids = np.concatenate([segment.ids, np.asarray(ids, dtype=np.int32)])
+        with torch.inference_mode(), self._loaded.lock:
+            where = self._tensor(places)
+            layers = [(_room(keys, total), _room(values, total)) for keys, values in self.rule.layers(segment)]
+            # Behind a segment the model's own causal mask is right, and faster.
+            mask = scattered_mask(self._loaded.config, self._kinds, where, total, self.dtype) if anew else None
+            cache = sequence_cache(layers, where)
+            with recorder or contextlib.nullcontext():
+                logits = self._loaded.call(self._tensor(all_ids[places]), where + segment.start, cache, mask=mask)[-1]
+            written = self._restore(segment, anew, layers)
+        return Forwarded(
+            self._segment(all_ids, written, segment.start, layers, like=segment, origin=origin),
+            logits if places[-1] == total - 1 else None,
+            len(places),
+        )
+
+    def fill(self, slab: Slab, segment: KVSegment) -> None:
+        """Writes a segment into an empty slab, for decoding behind it without a copy a token.
+
+        Args:
+            slab: Held by the caller; it takes the segment's origin, which all later tokens inherit.
+            segment: It begins at position 0.
+
+        Raises:
+            SegmentError: If the slab is not empty or of another shape, the segment begins elsewhere or is another
+                model's.
+            SlabError: If it does not fit the context.
+        """
+        self.check(segment)
+        if slab.length or segment.start:
+            raise SegmentError("a segment that begins at position 0 is written into an empty slab")
+        layers, shape = self.rule.layers(segment), slab.shape
+        wanted = (shape.heads, shape.key_dim, shape.heads, shape.value_dim, shape.dtype)
+        for keys, values in layers:
+            if (keys.shape[0], keys.shape[2], values.shape[0], values.shape[2], keys.dtype) != wanted:
+                raise SegmentError("this slab was made for a model of another shape")
+        if len(layers) != shape.layers:
+            raise SegmentError("this slab was made for a model with another number of layers")
+        slab.reserve(len(segment))
+        with torch.inference_mode():
+            for index, (keys, values) in enumerate(layers):
+                slab.write(index, keys[None], values[None])
+        slab.commit(segment.ids.tolist())
+        # Turned keys are right to a rounding error, which is more than an exact look-up may hand out.
+        turned = (segment.written != segment.positions).any()
+        slab.origin = Composed((segment.digest,)) if turned and segment.origin == EXACT else segment.origin
+
+    def check(self, segment: KVSegment) -> None:
+        """Raises SegmentError if a segment was computed by another model or adapter, or is outside the context."""
+        if segment.fingerprint != self.fingerprint:
+            raise SegmentError("this segment was computed by another model or adapter: compile it again with this one")
+        if segment.stop > self.context_limit:
+            raise SegmentError(f"this segment ends at {segment.stop}, but the context ends at {self.context_limit}")
+
+    def check_ids(self, ids: Sequence[int], start: int) -> None:
+        """Raises SegmentError or ContextLengthError if tokens cannot be forwarded at a position."""
+        vocabulary = self._loaded.config.vocab_size
+        if not len(ids) or not 0 <= min(ids) <= max(ids) < vocabulary:
+            raise SegmentError(f"ids must be at least one number from 0 to {vocabulary - 1}")
+        image = getattr(self._loaded.model.config, "image_token_id", None)
+        if image is not None and image in ids:
+            raise SegmentError("ids hold the place of an image; only text can be forwarded")
+        if start < 0 or start + len(ids) > self.context_limit:
+            raise ContextLengthError(
+                f"{len(ids)} tokens at position {start} do not fit a context of {self.context_limit}"
+            )
+
+    @staticmethod
+    def _restore(
+        segment: KVSegment, anew: Sequence[int], layers: Sequence[tuple[torch.Tensor, torch.Tensor]]
+    ) -> TokenIds:
+        """Puts keys that were only turned back to what was computed, so that a later move starts there again.
+
+        Returns:
+            The positions at which the buffers' keys are written now.
+        """
+        total = layers[0][0].shape[-2]
+        written = np.arange(segment.start, segment.start + total, dtype=np.int32)
+        turned = segment.written != segment.positions
+        turned[list(anew)] = False
+        if turned.any():
+            written[: len(segment)][turned] = segment.written[turned]
+            which = torch.tensor(np.flatnonzero(turned), device=layers[0][0].device)
+            for (keys, values), old_keys, old_values in zip(layers, segment.keys, segment.values, strict=True):
+                keys[0].index_copy_(1, which, old_keys.index_select(1, which))
+                values[0].index_copy_(1, which, old_values.index_select(1, which))
+        return written
+
+    def _prove(self) -> None:
+        """Repeats the oracle of the family table on this very model; raises UnsupportedModelError if it fails."""
+        tokens = self._loaded.config.vocab_size // 2, self._loaded.config.vocab_size // 3
+        base = self.prefill(tokens).segment
+        tolerance = 1e-3 if self.dtype == torch.float32 else 5e-2
+        for position in {min(by, self.context_limit - len(tokens)) for by in _PROOF_POSITIONS}:
+            truth = self.prefill(tokens, start=position).segment
+            moved = self.rule.layers(self.rule.reposition(base, position))
+            for index, pair in enumerate(moved):
+                for have, want in zip(pair, (truth.keys[index], truth.values[index]), strict=True):
+                    error = (have.float() - want.float()).abs().max() / want.float().abs().max().clamp(min=1e-9)
+                    capability.require(
+                        bool(error <= tolerance),
+                        f"turned to position {position}, layer {index} misses what the model computes by {error:.1e}",
+                    )
+
+    def _segment(
+        self,
+        ids: TokenIds,
+        written: TokenIds,
+        start: int,
+        layers: list[tuple[torch.Tensor, torch.Tensor]],
+        *,
+        like: KVSegment | None = None,
+        origin: Origin = EXACT,
+    ) -> KVSegment:
+        return KVSegment(
+            ids=ids,
+            written=written,
+            start=start,
+            keys=tuple(keys[0] for keys, _ in layers),
+            values=tuple(values[0] for _, values in layers),
+            fingerprint=self.fingerprint,
+            origin=origin,
+            fields=like.fields if like else (),
+        )
+
+    def _tensor(self, numbers: Sequence[int] | TokenIds) -> torch.Tensor:
+        return torch.tensor(np.asarray(numbers), dtype=torch.long, device=self.device)
+
+
+def _room(tensor: torch.Tensor, total: int) -> torch.Tensor:
+    """A copy of (heads, tokens, dim) as (1, heads, total, dim), to be written into."""
+    heads, size, dim = tensor.shape
+    buffer = torch.empty((1, heads, total, dim), dtype=tensor.dtype, device=tensor.device)
+    buffer[0, :, :size].copy_(tensor)
+    return buffer

@@ -1,0 +1,76 @@
+"""A state as plain JSON data, and back: for frameworks that keep the application's state in a store of their own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+from pydantic import BaseModel, RootModel, Secret, SecretBytes, SecretStr
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from ._walk import snapshot
+from .diff import diff
+from .errors import StateError
+from .state import TrackedState
+
+StateT = TypeVar("StateT", bound=TrackedState)
+
+
+def dump_state(state: TrackedState) -> dict[str, object]:
+    """A state as plain JSON data from which `load_state` makes an equal one.
+
+    Not pydantic's `model_dump`: that hides secrets, leaves fields out, and lets serialisers write something else.
+    Secrets are kept in clear, so the data belongs where the state itself may be kept.
+
+    Args:
+        state: The state.
+
+    Returns:
+        Plain data, with the names of the fields.
+
+    Raises:
+        StateError: The state could not be read back as it is: a value without a JSON form, a part that was changed in
+            place and does not fit, a part of a subclass with more fields than the schema names.
+    """
+    data = cast("dict[str, object]", _plain(state))
+    changes = diff(snapshot(state), snapshot(load_state(type(state), data)))
+    if changes:
+        raise StateError(
+            f"{changes[0].path} would not be the same when the state is read back: name its class in the schema (a "
+            "subclass loses its own fields), and let validators accept what they have made"
+        )
+    return data
+
+
+def load_state(schema: type[StateT], data: Mapping[str, object]) -> StateT:
+    """A state from its data.
+
+    Args:
+        schema: The class of the state.
+        data: What `dump_state` made, perhaps through JSON.
+
+    Raises:
+        StateError: The data does not fit the schema (any more).
+    """
+    return schema.model_validate_json(json.dumps(data), by_name=True)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, RootModel):
+        return _plain(cast("RootModel[Any]", value).root)
+    if isinstance(value, BaseModel):
+        names = type(value).model_fields
+        return {name: _plain(getattr(value, name)) for name in names} | _plain(dict(value.model_extra or {}))
+    if isinstance(value, Secret | SecretStr | SecretBytes):
+        return _plain(cast("Any", value).get_secret_value())
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, set | frozenset):
+        return sorted((_plain(item) for item in cast("set[Any]", value)), key=json.dumps)
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in cast("Sequence[Any]", value)]
+    try:
+        return to_jsonable_python(value)
+    except (PydanticSerializationError, UnicodeDecodeError) as error:
+        raise StateError(f"a value of type {type(value).__name__} has no JSON form") from error
