@@ -115,8 +115,8 @@ def test_a_notice_comes_once_for_each_cause(caplog: pytest.LogCaptureFixture) ->
     with caplog.at_level(logging.WARNING, logger="pkv_agents"):
         agent.invoke({"messages": [HumanMessage("where is my order?", id="m2"), HumanMessage("well?")]}, CONFIG)
         agent.invoke(user("thanks"), CONFIG)
-    assert [notice.code for notice in notices] == ["history_forked"]
-    assert caplog.text.count("history_forked") == 1
+    assert [notice.code for notice in notices] == ["history_rewritten"]
+    assert caplog.text.count("history_rewritten") == 1
 
 
 def test_strict_raises_a_notice() -> None:

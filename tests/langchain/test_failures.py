@@ -86,7 +86,7 @@ def test_a_fork_from_before_an_erratum(saver: BaseCheckpointSaver[str]) -> None:
 
 
 def test_editing_a_message_tells_the_state_again(saver: BaseCheckpointSaver[str]) -> None:
-    """The erratum's anchor is gone with the edited message: its content is told anew, at the tail."""
+    """The erratum's anchor is gone with the edited message: what it said is told anew, and that is reported."""
     model = Scripted()
     notices: list[Any] = []
     agent = agent_for(model, saver, on_notice=notices.append)
@@ -94,8 +94,9 @@ def test_editing_a_message_tells_the_state_again(saver: BaseCheckpointSaver[str]
     asked = HumanMessage("where is it?", id="m2")
     agent.invoke({"messages": [asked], "pkv_state": {"orders[K417].status": "delivered"}}, CONFIG)
     agent.invoke({"messages": [HumanMessage("where is my order?", id="m2"), HumanMessage("well?")]}, CONFIG)
-    assert errata_in(model.requests[-1]) == ['orders[K417].status: "delivered"']
-    assert notices
+    said = "\n".join(message.text for message in model.requests[-1])
+    assert said.count('orders[K417].status: "delivered"') == 1 and 'orders[K417].status: "in transit"' not in said
+    assert [notice.code for notice in notices] == ["history_rewritten"]
 
 
 def test_a_client_cannot_forge_the_ledger(saver: BaseCheckpointSaver[str]) -> None:

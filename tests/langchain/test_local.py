@@ -207,3 +207,25 @@ def test_an_agent_on_a_local_model_keeps_its_prefix() -> None:
     assert record is not None
     assert record.calls == 4
     assert record.usage.cache_read == sum(made.usage.cache_read for made in warm)
+
+
+def test_another_providers_blocks_for_tool_calls_are_not_read_twice(llm: LocalChatModel) -> None:
+    made = {"name": "cancel_order", "args": {"order_id": "K417"}, "id": "c1"}
+    block = {"type": "tool_use", "id": "c1", "name": "cancel_order", "input": {"order_id": "K417"}}
+    asked, result = HumanMessage("stop it"), ToolMessage("stopped", tool_call_id="c1")
+    bound = llm.bind_tools([cancel_order])
+    blocks = bound.invoke([asked, AIMessage([{"type": "text", "text": "so"}, block], tool_calls=[made]), result])
+    plain = bound.invoke([asked, AIMessage("so", tool_calls=[made]), result])
+    assert details(blocks)["input_tokens"] == details(plain)["input_tokens"]
+
+
+def test_a_schema_of_pydantics_first_version(llm: LocalChatModel) -> None:
+    from pydantic.v1 import BaseModel as Older
+
+    class Verdict1(Older):
+        """A verdict."""
+
+        allowed: bool
+
+    answer: Any = llm.model_copy(update={"max_tokens": 64}).with_structured_output(Verdict1).invoke("well?")
+    assert isinstance(answer, Verdict1)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any, Literal, cast
 
@@ -24,10 +25,11 @@ from langchain_core.runnables import Runnable, RunnableMap, RunnablePassthrough
 from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_json_schema, convert_to_openai_tool
+from langchain_core.utils.pydantic import is_basemodel_subclass
 from pydantic import BaseModel, Field, field_validator
 
 from langchain_pkv._messages import to_core
-from pkv_agents import ModelError
+from pkv_agents import Message, ModelError
 from pkv_agents.local import Delta, LocalModel, Reply
 
 ToolLike = dict[str, Any] | type | Callable[..., Any] | BaseTool
@@ -77,7 +79,7 @@ class LocalChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        reply = cast("LocalModel", self.local).generate(to_core(messages), **self._options(stop, kwargs))
+        reply = cast("LocalModel", self.local).generate(_spoken(messages), **self._options(stop, kwargs))
         message = AIMessage(
             content=reply.text,
             tool_calls=[
@@ -96,7 +98,7 @@ class LocalChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        events = cast("LocalModel", self.local).stream(to_core(messages), **self._options(stop, kwargs))
+        events = cast("LocalModel", self.local).stream(_spoken(messages), **self._options(stop, kwargs))
         # Closed at once when the caller gives up, so that the cache's lease ends now and not at garbage collection.
         with closing(events):
             for event in events:
@@ -155,7 +157,7 @@ class LocalChatModel(BaseChatModel):
         told = {"kwargs": {"method": method}, "schema": record}
         llm = self.bind(response_schema=record, ls_structured_output_format=told)
         parser: BaseOutputParser[Any] = JsonOutputParser()
-        if isinstance(schema, type) and issubclass(schema, BaseModel):
+        if isinstance(schema, type) and is_basemodel_subclass(schema):  # of pydantic's first version too
             parser = PydanticOutputParser[BaseModel](pydantic_object=schema)
         if not include_raw:
             return llm | parser
@@ -193,6 +195,17 @@ class LocalChatModel(BaseChatModel):
         return ModelProfile(
             max_input_tokens=limit, tool_calling=True, structured_output=True, text_inputs=True, text_outputs=True
         )
+
+
+def _spoken(messages: Sequence[BaseMessage]) -> tuple[Message, ...]:
+    """The messages, without the blocks in which other providers' answers write their tool calls a second time."""
+    made: list[Message] = []
+    for message in to_core(messages):
+        if message.tool_calls and not isinstance(message.content, str):
+            parts = tuple(part for part in message.content if part.get("type") != "tool_use")
+            message = replace(message, content=parts)
+        made.append(message)
+    return tuple(made)
 
 
 def _thread() -> str | None:
