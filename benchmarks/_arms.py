@@ -174,7 +174,8 @@ def _history(case: Case) -> list[Message]:
 
 def _through_session(case: Case, history: Sequence[Message], profile: Profile) -> tuple[Message, ...]:
     """What an app sends on its last turn, having planned and committed each turn before it."""
-    session = AgentSession(case.world.shop, key="parity", instructions=case.world.policy, profile=profile, tag=case.tag)
+    shop = case.world.shop.model_copy(deep=True)  # a session owns its state
+    session = AgentSession(shop, key="parity", instructions=case.world.policy, profile=profile, tag=case.tag)
     asked: tuple[Message, ...] = ()
     for turn, request in enumerate(case.world.requests):
         session.update(request.patch)

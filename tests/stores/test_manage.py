@@ -62,7 +62,7 @@ def test_a_list() -> None:
     make(store=store, key="b").commit(make(store=store, key="b").plan(HELLO))
     assert session.ledger is not None
     epoch = session.ledger.epochs[-1].number
-    usage = Usage(fresh=7, cache_read=3)
+    usage = Usage(fresh=7, cache_read=3, cache_reported_input=3)
     first, second = list_sessions(store)
     assert first == SessionInfo("b", 1, 1, epoch - 1)
     assert second == SessionInfo("user-42", 3, 3, epoch, usage)
@@ -150,7 +150,7 @@ def test_a_reset_tells_everything_anew_and_keeps_the_account() -> None:
     assert fresh.ledger is None
     turn = fresh.plan(LATER)
     assert turn.erratum is None and '"auto"' in wire(turn, LATER)[0].text
-    assert (fresh.usage, fresh.report().total_turns) == (Usage(fresh=7, cache_read=3), 2)
+    assert (fresh.usage, fresh.report().total_turns) == (Usage(fresh=7, cache_read=3, cache_reported_input=3), 2)
     found = store.load("user-42")
     assert before is not None and found is not None
     assert decode_record("", found) == replace(decode_record("", before), ledger=None)
