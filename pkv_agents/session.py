@@ -31,6 +31,7 @@ from .errata import check_tag, new_tag
 from .errors import ConflictError, LedgerError, SessionError, StoreError
 from .explain import transcript
 from .ledger import Ledger
+from .merge import MergedPatches
 from .messages import Message
 from .notices import Notice
 from .planning import plan
@@ -125,7 +126,7 @@ class AgentSession(Generic[StateT]):
         """The sum of what was reported."""
         return self._saved.usage
 
-    def update(self, patch: Mapping[str, object]) -> StateT:
+    def update(self, patch: Mapping[str, object] | MergedPatches) -> StateT:
         """Change the state by paths, validated.
 
         Args:

@@ -12,7 +12,7 @@ import gc
 import os
 from collections.abc import Generator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -63,7 +63,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         if others is not None:
             others(statistics)
 
-    with collector.with_value(count):
+    with collector.with_value(cast(Any, count)):
         return (yield)
 
 

@@ -53,7 +53,8 @@ def _story(replaced: dict[int, str]) -> str:
 
 def writes() -> st.SearchStrategy[dict[str, Any]]:
     """Patches of one path, valid in any state."""
-    news: st.SearchStrategy[str] = st.sampled_from(("It was delivered.", "Lost.", HOSTILE[0]))
+    told: list[str] = ["It was delivered.", "Lost.", HOSTILE[0]]
+    news = st.sampled_from(told)
     stories = st.dictionaries(st.integers(0, 5), news, max_size=2)
     todos = st.lists(st.sampled_from([*TODOS, "buy milk", HOSTILE[3]]), max_size=9)
     names = st.sampled_from(("tea", "article 1 of the long list", HOSTILE[0]))

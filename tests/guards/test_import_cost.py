@@ -10,8 +10,10 @@ import pytest
 
 from tests.guards.repo import ROOT
 
-HEAVY = {"torch", "transformers", "numpy", "langchain", "langchain_core", "langgraph", "llama_index", "matplotlib"}
-HEAVY |= {"tiktoken", "regex", "requests", "bpe_openai"}  # for counting tokens, when somebody counts
+HEAVY = {
+    *("torch", "transformers", "numpy", "langchain", "langchain_core", "langgraph", "llama_index", "matplotlib"),
+    *("tiktoken", "regex", "requests", "bpe_openai"),  # for counting tokens, when somebody counts
+}
 
 
 def loaded_by(statement: str) -> set[str]:

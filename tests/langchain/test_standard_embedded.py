@@ -42,3 +42,7 @@ class TestLocal(ChatModelIntegrationTests):
     @property
     def supports_model_override(self) -> bool:
         return False  # the model is loaded: a name changes nothing
+
+    @pytest.mark.xfail(reason="a model of 135M parameters does not ask for the tool, or goes on without its result")
+    def test_agent_loop(self, model: Any) -> None:
+        super().test_agent_loop(model)

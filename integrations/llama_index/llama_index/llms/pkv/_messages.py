@@ -98,7 +98,7 @@ def _older_call(call: object) -> ToolCall:
 
 def _get(value: object, *names: str) -> Any:
     data = cast("Mapping[str, object]", value) if isinstance(value, Mapping) else None
-    found = (data.get(name) if data is not None else getattr(value, name, None) for name in names)
+    found = (data.get(name) if data is not None else getattr(cast(Any, value), name, None) for name in names)
     return next((one for one in found if one is not None), None)
 
 
