@@ -127,13 +127,10 @@ class AgentSession(Generic[StateT]):
         return self._saved.usage
 
     def update(self, patch: Mapping[str, object] | MergedPatches) -> StateT:
-        """Change the state by paths, validated.
+        """Change the state by paths, validated, and return it.
 
         Args:
             patch: Path to new value, for instance `{"orders[4471].status": "delivered"}`; see `apply_patch`.
-
-        Returns:
-            The state.
 
         Raises:
             StateError: A path or value that does not fit; nothing was changed.
