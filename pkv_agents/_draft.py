@@ -90,7 +90,8 @@ def changed_carrier(place: Place, request: Request) -> Notice | None:
     for erratum in place.epoch.errata:
         if erratum.anchor == latest.end and erratum.revision <= latest.revision:
             after = erratum.anchor.after
-            if choose_carrier(request.profile, rest, after, sent_as=erratum.carrier) != erratum.carrier:
+            then = choose_carrier(request.profile, rest[:after], after, sent_as=erratum.carrier)
+            if choose_carrier(request.profile, rest, after, sent_as=erratum.carrier) != then:
                 tokens = request.history.tokens_before(len(rest)) - request.history.tokens_before(after)
                 return _reasons.carrier_changed(request.leading + after, tokens)
     return None

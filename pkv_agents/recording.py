@@ -31,8 +31,10 @@ def commit(ledger: Ledger | None, plan: TurnPlan, *, answer: Message | None = No
         return current
     sent = replace(plan.sent, answer=digest(answer)) if answer is not None else plan.sent
     if ledger is not None and plan.id == plan.base and _knows(current, plan.epoch):
-        epochs = _forgetting(current, plan)
-        return replace(current, epochs=(*epochs, _known(current, plan.epoch)), sent=_with_sent(current, sent))
+        epochs = current.epochs
+        if plan.base == current.last:  # not one that was slower than others: its epoch is the current one now
+            epochs = (*_forgetting(current, plan), _known(current, plan.epoch))
+        return replace(current, epochs=epochs, sent=_with_sent(current, sent))
     if plan.base != current.last:
         raise ConflictError("another turn was recorded between plan and commit; plan again from the current ledger")
     return Ledger(

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from pkv_agents import ANTHROPIC_MID_SYSTEM, Message, Usage, wire_new
+from pkv_agents import ANTHROPIC_MID_SYSTEM, GENERIC, Message, Usage, commit, plan, wire_new
 from tests.core.shop import HELLO, LATER, make
-from tests.core.strategies import LATE
-from tests.core.talk import Talk, errata
+from tests.core.strategies import LATE, TAG
+from tests.core.talk import Talk, World, errata
 from tests.core.test_machine_sessions import FailingStore
 
 
@@ -106,3 +106,21 @@ def test_what_a_server_holds_is_not_sent_again_when_our_copy_was_trimmed() -> No
     talk.messages = [*talk.messages[3:], Message("user", "four")]  # the place of "auto" is that of "manual" by now
     new = wire_new(talk.plan(), talk.messages)
     assert [message.text for message in new] == ["four"]
+
+
+def test_a_slow_call_of_an_older_epoch_does_not_make_it_the_current_one() -> None:
+    messages = [Message("user", "hi")]
+    ledger = commit(None, plan(None, World(), messages, profile=LATE, tag=TAG))
+    slow = plan(ledger, World(), messages, profile=LATE)
+    ledger = commit(ledger, plan(ledger, World(), messages, profile=LATE, rebase="tidy"))
+    assert commit(ledger, slow).epochs == ledger.epochs
+
+
+def test_the_form_that_a_fallback_was_sent_is_no_change() -> None:
+    messages = [Message("user", "hi"), Message("assistant", "hello"), Message("user", "and?")]
+    ledger = commit(None, plan(None, World(), messages[:1], profile=LATE, tag=TAG))
+    told = plan(ledger, World(mode="auto"), messages, profile=LATE)
+    ledger = commit(ledger, told)
+    ledger = commit(ledger, plan(ledger, World(mode="auto"), messages, profile=GENERIC))
+    further = [*messages, Message("assistant", "so"), Message("user", "on")]
+    assert plan(ledger, World(mode="auto"), further, profile=GENERIC).notices == ()
