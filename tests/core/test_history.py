@@ -190,6 +190,6 @@ class History(RuleBasedStateMachine):
 
 TestHistory = History.TestCase
 TestHistory.settings = settings(
-    max_examples=examples(2).max_examples,
+    max_examples=examples(1).max_examples,
     stateful_step_count=20,
 )

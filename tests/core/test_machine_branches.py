@@ -180,4 +180,4 @@ class Branches(RuleBasedStateMachine):
 
 
 TestBranches = Branches.TestCase
-TestBranches.settings = settings(max_examples=examples(3).max_examples, stateful_step_count=20)
+TestBranches.settings = settings(max_examples=examples(1).max_examples, stateful_step_count=20)

@@ -202,7 +202,7 @@ class Sessions(RuleBasedStateMachine):
 
 
 TestSessions = Sessions.TestCase
-TestSessions.settings = settings(max_examples=examples(2).max_examples, stateful_step_count=20)
+TestSessions.settings = settings(max_examples=examples(1).max_examples, stateful_step_count=20)
 
 
 def test_a_store_is_down_in_these_machines() -> None:
