@@ -25,6 +25,7 @@ FIELD_HIDDEN = "field_hidden"
 STYLE_CHANGED = "style_changed"
 CODES = frozenset(
     {
+        "start",
         INSTRUCTIONS_CHANGED,
         PINNED_CHANGED,
         FIELD_HIDDEN,
@@ -35,8 +36,8 @@ CODES = frozenset(
         LIMIT,
         PAYBACK,
     }
-    | {"start"}
 )
+"""Every reason of ours for which an epoch begins."""
 
 
 def _reread(epoch: Epoch, rest: Sequence[Message]) -> str:
