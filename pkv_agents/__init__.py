@@ -46,7 +46,7 @@ from .escape import neutralise
 from .explain import Explanation, ToldChange, explain
 from .keyed import KeyedList
 from .ledger import LEDGER_VERSION, Carrier, Epoch, Erratum, Ledger, Sent
-from .markers import Hidden, Pinned, Tracked, Untrusted, Volatile
+from .markers import Hidden, Pinned, Shared, Tracked, Untrusted, Volatile
 from .merge import MergedPatches, PatchConflict, merge_patches
 from .messages import Message, Part, Role, ToolCall
 from .notices import Notice
@@ -166,6 +166,7 @@ __all__ = [
     "SessionInfo",
     "SessionReport",
     "SessionStore",
+    "Shared",
     "SlabError",
     "Snapshot",
     "StateError",

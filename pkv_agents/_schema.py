@@ -20,7 +20,7 @@ from ._hints import DICTS, SEQUENCES, SETS, alternatives, has_secret, list_items
 from ._resolution import check_resolution
 from ._scalars import SCALARS
 from .errors import SchemaError
-from .markers import MARKERS, Hidden, Marker, Pinned, Tracked, Untrusted, Volatile
+from .markers import MARKERS, Hidden, Marker, Pinned, Shared, Tracked, Untrusted, Volatile
 from .paths import is_field_name
 from .snapshots import PLAIN, LeafMeta
 
@@ -134,6 +134,8 @@ def _compile(hint: Any, metadata: Iterable[object], where: str, inside: tuple[ty
             check_resolution(hint, mark, where)
     if node.meta.volatile and node.meta.pinned:
         raise SchemaError(f"{where} is both Volatile and Pinned; a value that should not move has no resolution")
+    if node.meta.volatile and node.meta.shared:
+        raise SchemaError(f"{where} is both Volatile and Shared; what never stands in a head cannot be shared there")
     if node.key is not None:
         _check_key(hint, node.key, where)
     return node
@@ -158,6 +160,8 @@ def _marked(node: Node, mark: Marker | Any, where: str) -> Node:
         meta = replace(meta, pinned=True)
     elif isinstance(mark, Untrusted):
         meta = replace(meta, untrusted=True)
+    elif isinstance(mark, Shared):
+        meta = replace(meta, shared=True)
     return replace(node, meta=meta)
 
 
