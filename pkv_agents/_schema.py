@@ -23,6 +23,7 @@ from .errors import SchemaError
 from .markers import MARKERS, Hidden, Marker, Pinned, Shared, Tracked, Untrusted, Volatile
 from .paths import is_field_name
 from .snapshots import PLAIN, LeafMeta
+from .tools import ToolSpec
 
 RESERVED_PREFIX = "pkv_"
 _ABSTRACT_LISTS: tuple[object, ...] = (Sequence, MutableSequence)
@@ -188,6 +189,8 @@ def _plain_shape(
     """The shape of a class that is no model."""
     if issubclass(target, SCALARS):
         return Node(is_float=issubclass(target, float))
+    if issubclass(target, ToolSpec):
+        return ANYTHING
     if issubclass(target, SETS):
         return _set_node(args, where, inside)
     if is_typeddict(target):

@@ -119,7 +119,11 @@ def escape_text(text: str) -> str:
         raise StateError(
             f"text has a lone surrogate at character {error.start}; decode it with errors='replace' first"
         ) from None
-    quoted = _encode(text)[1:-1]
+    return escape_json(_encode(text)[1:-1])
+
+
+def escape_json(quoted: str) -> str:
+    """The same JSON text (or a piece of it) with everything that could open or close something escaped."""
     if not quoted.isprintable() or not _MARKUP.isdisjoint(quoted):
         quoted = "".join(_unicode_escape(char) if _is_dangerous(char) else char for char in quoted)
     if "[" in quoted:
