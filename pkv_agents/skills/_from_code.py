@@ -218,7 +218,7 @@ def _operation(
 
 
 def _words(path: str) -> list[str]:
-    return [word for word in "".join(char if char.isalnum() else " " for char in path).split()]
+    return "".join(char if char.isalnum() else " " for char in path).split()
 
 
 def _resolved(document: Mapping[str, object], value: Any, where: str) -> Mapping[str, Any]:

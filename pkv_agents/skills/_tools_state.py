@@ -8,13 +8,14 @@ tools.changed[track_parcel].tool.parameters: {...}       a tool that came late
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..markers import Hidden, Untrusted
 from ..tools import ToolSpec
-from ._state import SkillText
+from ._state import SkillText, text_of
 
 Status = Literal["on", "off"]
 
@@ -88,8 +89,10 @@ class Tools(BaseModel):
         """Every tool that can be called now, as it is now, by the name that a model knows it by."""
         known = {tool.name: tool for tool in self.array if tool.name != BRIDGE.name}
         for name, change in self.changed.items():
-            if (form := form_of(change)) is not None:
-                known[name] = form
+            if isinstance(change, ToolNote) and name in known:
+                known[name] = replace(known[name], description=text_of(change.description))
+            elif (own := form_of(change)) is not None:
+                known[name] = own
         return {name: tool for name, tool in known.items() if self.is_on(name)}
 
     @property
