@@ -69,8 +69,8 @@ async def test_a_server_that_is_not_there_is_an_error_that_names_it() -> None:
 
 
 async def test_a_command_that_says_nothing_is_given_up() -> None:
+    silent = [sys.executable, "-c", "import sys; sys.stdin.read()"]
     with pytest.raises(ToolError, match=r"did not answer in 1 seconds"):
-        silent = [sys.executable, "-c", "import sys; sys.stdin.read()"]
         await fetch_mcp_tools(silent, server="weather", timeout_seconds=1)
 
 
