@@ -23,6 +23,8 @@ _CONTROL_WORD = re.compile(r"\[(/?[A-Z_]+|gMASK|sMASK|control_\d+|\|/?\w+\|?)\]"
 # What would be taken for an escape of ours in a text that stands as it is.
 _ENTITY = re.compile(r"&(?=#?\w+;)")
 _encode = json.JSONEncoder(ensure_ascii=False).encode
+# Printable ASCII without quotes, backslash, markup and the bracket that opens control words: most values.
+_ORDINARY = re.compile(r"[ !#-%'-;=?-Z\]-~]*")
 MAX_CHARACTERS = 1_000_000
 """The longest text of one value. What is longer fills the window of most models, and escaping it takes seconds."""
 
@@ -112,6 +114,8 @@ def escape_text(text: str) -> str:
     """
     if len(text) > MAX_CHARACTERS:
         raise StateError(too_long(len(text)))
+    if _ORDINARY.fullmatch(text):
+        return text
     try:
         if not text.isascii():
             text.encode("utf-8")
