@@ -64,7 +64,7 @@ def render_baseline(snapshot: Snapshot, *, tag: str, style: ErrataStyle = DEFAUL
             note = _note(style, meta.label, meta.untrusted)
             line = f"{start}{path}{middle}{note}{after}{text}{end}"
             if meta.shared and not meta.untrusted:
-                shared.append(_standing(path, note, text) if _HAS_LINES.match(text) else line)
+                shared.append(standing(path, text, note) if _HAS_LINES.match(text) else line)
             else:
                 lines.append(line)
     declaration = style.declaration
@@ -97,8 +97,8 @@ def render_erratum(changes: Iterable[Change], *, tag: str, style: ErrataStyle = 
     )
 
 
-def _standing(path: str, note: str, text: str) -> str:
-    """A text of several lines as it is; its path names it as an erratum will."""
+def standing(path: str, text: str, note: str = "") -> str:
+    """How a text of several lines, given as JSON, stands in a head: as it is, named by its path as an erratum will."""
     return f'<text path="{path}"{note}>\n{escape_block(json.loads(text))}\n</text>'
 
 

@@ -13,7 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from ..errata import standing
 from ..errors import SkillError
+from ..escape import json_string
 from ..notices import Notice
 from ..paths import canonical_path, join_field, join_key
 from ..tokens import TokenCounter, estimate_tokens
@@ -113,6 +115,17 @@ class SkillRegistry:
         if len(parts) == 1:
             return parts[0].body
         return "\n\n".join(f"# Skill: {part.name}\n\n{part.body}" for part in parts)
+
+    def head_text(self, name: str) -> str:
+        """A skill's block exactly as it stands in a head, with its line end: what a compiled skill is made of.
+
+        Raises:
+            SkillError: It is unknown, or not trusted: such a one stands among the session's own state.
+        """
+        if not self.is_trusted(name):
+            raise SkillError(f"skill {name!r} is not trusted, so it has no place in the part that sessions share")
+        path, text = self._path("active", name), json_string(self.block(name))
+        return f"{standing(path, text)}\n" if "\n" in self.block(name) else f"{path}: {text}\n"
 
     def is_trusted(self, name: str) -> bool:
         """Whether all of a skill's block is the application's own word."""
