@@ -11,7 +11,7 @@ from pkv_agents.kv._memory import keep_freed_memory
 from pkv_agents.kv.disk import DiskStore
 from pkv_agents.kv.edit import EditMode, edit
 from pkv_agents.kv.engine import Forwarded, SegmentModel
-from pkv_agents.kv.families import Family, support_table
+from pkv_agents.kv.families import Family, RopeKind, rope_table, support_table
 from pkv_agents.kv.origin import EXACT, Composed, Edited, Exact, FieldEdit, Origin
 from pkv_agents.kv.prefix_cache import CacheKey, CacheStats, Lease, PrefixCache
 from pkv_agents.kv.rotary import RotaryRule
@@ -38,6 +38,7 @@ __all__ = [
     "ModelFacts",
     "Origin",
     "PrefixCache",
+    "RopeKind",
     "RotaryRule",
     "SegmentModel",
     "Slab",
@@ -47,6 +48,7 @@ __all__ = [
     "concat",
     "edit",
     "keep_freed_memory",
+    "rope_table",
     "splice",
     "support_table",
 ]
