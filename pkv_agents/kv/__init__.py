@@ -17,6 +17,7 @@ from pkv_agents.kv.prefix_cache import CacheKey, CacheStats, Lease, PrefixCache
 from pkv_agents.kv.rotary import RotaryRule
 from pkv_agents.kv.segment import FieldSpan, KVSegment, concat
 from pkv_agents.kv.slab import Slab, SlabError, SlabShape
+from pkv_agents.kv.spans import Replacement, field_spans, replacement
 from pkv_agents.kv.splice import compile_segment, splice
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "ModelFacts",
     "Origin",
     "PrefixCache",
+    "Replacement",
     "RopeKind",
     "RotaryRule",
     "SegmentModel",
@@ -47,7 +49,9 @@ __all__ = [
     "compile_segment",
     "concat",
     "edit",
+    "field_spans",
     "keep_freed_memory",
+    "replacement",
     "rope_table",
     "splice",
     "support_table",
