@@ -12,6 +12,7 @@ from pkv_agents.kv.disk import DiskStore
 from pkv_agents.kv.edit import EditMode, edit
 from pkv_agents.kv.engine import Forwarded, SegmentModel
 from pkv_agents.kv.families import Family, RopeKind, rope_table, support_table
+from pkv_agents.kv.floating import FloatingCost, FloatingMemory
 from pkv_agents.kv.origin import EXACT, Composed, Edited, Exact, FieldEdit, Origin
 from pkv_agents.kv.prefix_cache import CacheKey, CacheStats, Lease, PrefixCache
 from pkv_agents.kv.rotary import RotaryRule
@@ -32,6 +33,8 @@ __all__ = [
     "Family",
     "FieldEdit",
     "FieldSpan",
+    "FloatingCost",
+    "FloatingMemory",
     "Forwarded",
     "HFModel",
     "KVSegment",
