@@ -49,6 +49,11 @@ class Node:
     key: str | None = None
     is_float: bool = False
 
+    def __post_init__(self) -> None:
+        """One object for all that is plain: a walk looks at it for each value, and `is` is quicker than `==`."""
+        if self.meta == PLAIN:
+            object.__setattr__(self, "meta", PLAIN)
+
 
 ANYTHING = Node()
 

@@ -21,6 +21,8 @@ _CATEGORIES = frozenset({"Cc", "Cf", "Zl", "Zp", "Co"})
 # Mistral's and Llama's [INST], ChatGLM's [gMASK], EXAONE's [|system|]; `[1]` and `[note]` are text.
 _CONTROL_WORD = re.compile(r"\[(/?[A-Z_]+|gMASK|sMASK|control_\d+|\|/?\w+\|?)\]")
 _encode = json.JSONEncoder(ensure_ascii=False).encode
+# Printable ASCII without quotes, backslash, markup and the bracket that opens control words: most values.
+_ORDINARY = re.compile(r"[ !#-%'-;=?-Z\]-~]*")
 MAX_CHARACTERS = 1_000_000
 """The longest text of one value. What is longer fills the window of most models, and escaping it takes seconds."""
 
@@ -110,6 +112,8 @@ def escape_text(text: str) -> str:
     """
     if len(text) > MAX_CHARACTERS:
         raise StateError(too_long(len(text)))
+    if _ORDINARY.fullmatch(text):
+        return text
     try:
         if not text.isascii():
             text.encode("utf-8")
