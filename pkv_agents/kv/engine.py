@@ -21,6 +21,7 @@ from pkv_agents.errors import SegmentError
 from pkv_agents.kv import capability
 from pkv_agents.kv._attention import AttentionRecorder
 from pkv_agents.kv._checks import check_segment, check_tokens
+from pkv_agents.kv._device import on_device
 from pkv_agents.kv._facts import device_of, fingerprint_of, identity_of
 from pkv_agents.kv._hf import (
     cache_layers,
@@ -233,7 +234,7 @@ class SegmentModel:
         turned[list(anew)] = False
         if turned.any():
             written[: len(segment)][turned] = segment.written[turned]
-            which = torch.tensor(np.flatnonzero(turned), device=layers[0][0].device)
+            which = on_device(np.flatnonzero(turned), layers[0][0].device)
             for (keys, values), old_keys, old_values in zip(layers, segment.keys, segment.values, strict=True):
                 keys[0].index_copy_(1, which, old_keys.index_select(1, which))
                 values[0].index_copy_(1, which, old_values.index_select(1, which))
@@ -277,7 +278,7 @@ class SegmentModel:
         )
 
     def _tensor(self, numbers: Sequence[int] | TokenIds) -> torch.Tensor:
-        return torch.tensor(np.asarray(numbers), dtype=torch.long, device=self.device)
+        return on_device(numbers, self.device)
 
 
 def _distance(have: torch.Tensor, want: torch.Tensor) -> float:
