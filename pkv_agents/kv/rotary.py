@@ -23,6 +23,7 @@ import numpy as np
 import torch
 
 from pkv_agents.errors import SegmentError
+from pkv_agents.kv._device import on_device
 from pkv_agents.kv.families import Family, Layout, Table
 from pkv_agents.kv.segment import KVSegment
 
@@ -78,9 +79,7 @@ class RotaryRule:
         old = self._positions(segment.written[first:last])
         new = self._positions(segment.positions[first:last])
         turns: dict[str, Turn] = {
-            kind: _ratio(self._table(new, kind), self._table(old, kind), self.device)
-            for kind in set(self.kinds)
-            if kind is not None
+            kind: _ratio(self._table(new, kind), self._table(old, kind)) for kind in set(self.kinds) if kind is not None
         }
         still = (old == new).unsqueeze(-1)
         return [
@@ -105,7 +104,7 @@ class RotaryRule:
         return (new, values) if self.family.rotated == "keys" else (keys, new)
 
     def _positions(self, positions: np.ndarray[tuple[int], np.dtype[np.int32]]) -> torch.Tensor:
-        return torch.tensor(positions, dtype=torch.long, device=self.device)
+        return on_device(positions, self.device)
 
     def _table(self, positions: torch.Tensor, kind: str) -> torch.Tensor:
         return _pairs(self.rotary(positions.unsqueeze(0), kind), self.family.table)
@@ -134,22 +133,22 @@ def turn(numbers: torch.Tensor, by: Turn, layout: Layout) -> torch.Tensor:
     return torch.cat((turned.to(numbers.dtype), rest), dim=-1)
 
 
-def _ratio(new: torch.Tensor, old: torch.Tensor, device: torch.device) -> Turn:
+def _ratio(new: torch.Tensor, old: torch.Tensor) -> Turn:
     """The quotient new / old, of unit length, so that no scale is left."""
     ratio = new * old.conj()
     ratio = ratio / ratio.abs()
-    return ratio.real.float().to(device), ratio.imag.float().to(device)
+    return ratio.real.float(), ratio.imag.float()
 
 
 def _pairs(found: object, table: Table) -> torch.Tensor:
-    """What a rotary module returned, as one complex number a token and pair, (tokens, pairs), on the CPU.
+    """What a rotary module returned, as one complex number a token and pair, (tokens, pairs).
 
     In double precision: the tables are the model's, what is made of them should add no error of its own.
     """
     if table == "complex":
         assert isinstance(found, torch.Tensor)
-        return found[0].cpu().to(torch.complex128)
-    first, second = (part[0].cpu().double() for part in cast("tuple[torch.Tensor, torch.Tensor]", found))
+        return found[0].to(torch.complex128)
+    first, second = (part[0].double() for part in cast("tuple[torch.Tensor, torch.Tensor]", found))
     if table == "sincos":
         first, second = second, first
     if table == "doubled":
