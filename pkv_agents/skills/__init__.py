@@ -2,9 +2,10 @@
 
 from ._asking import LOAD_SKILL, READ_SKILL_FILE, SkillAnswer, answer_skill_call
 from ._calls import CallDecision, allowed_tools, decide_call, native_tool_blocks
-from ._from_code import skill_from_tools, tool_from, tools_from_openapi
+from ._from_code import skill_from_tools, tool_from
 from ._load import load_skill_folder, load_skills, read_resource
 from ._mcp import McpTools, fetch_mcp_tools, list_mcp_tools
+from ._openapi import tools_from_openapi
 from ._registry import SkillRegistry
 from ._skill import Skill
 from ._state import OutsideText, Skills

@@ -30,6 +30,11 @@ LIMITS = frozenset(
 Schema = Mapping[str, Any]
 
 
+def as_map(value: object) -> Schema | None:
+    """A value as a map from names, if it is a map."""
+    return cast("Schema", value) if isinstance(value, Mapping) else None
+
+
 def schema_problem(schema: object, *, is_root: bool = True, room: int = _DEPTH) -> str | None:
     """Why something is no JSON Schema, in words; None when it is one.
 
@@ -176,14 +181,11 @@ def _resolved(schema: Schema, root: Schema) -> Schema:
             break
         found: object = root
         for step in reference[2:].split("/"):
-            found = (
-                cast("Schema", found).get(step.replace("~1", "/").replace("~0", "~"))
-                if isinstance(found, Mapping)
-                else None
-            )
-        if not isinstance(found, Mapping):
+            found = (as_map(found) or {}).get(step.replace("~1", "/").replace("~0", "~"))
+        named = as_map(found)
+        if named is None:
             break
-        schema = cast("Schema", found)
+        schema = named
     return schema
 
 

@@ -1,10 +1,9 @@
-"""Tool specs from what an application has already: functions, pydantic models, OpenAPI operations, framework tools."""
+"""Tool specs from what an application has already: functions, pydantic models, framework tools, providers' records."""
 
 from __future__ import annotations
 
 import inspect
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, cast, runtime_checkable
 
 from pydantic import BaseModel, PydanticUserError, TypeAdapter
@@ -12,11 +11,8 @@ from pydantic.errors import PydanticSchemaGenerationError
 
 from ..errors import ToolError
 from ..tools import ToolSpec, checked_tool, order_tools, tool_json
-from ._arguments import schema_problem
+from ._arguments import as_map, schema_problem
 from ._skill import Skill
-
-_METHODS = ("delete", "get", "head", "options", "patch", "post", "put", "trace")
-_REFERENCES = 64
 
 
 @runtime_checkable
@@ -66,35 +62,6 @@ def tool_from(source: object, *, name: str = "", description: str = "") -> ToolS
     return made
 
 
-def tools_from_openapi(document: Mapping[str, object], *, server: str = "") -> tuple[ToolSpec, ...]:
-    """The operations of an OpenAPI document (3.x) as tools.
-
-    Parameters and the fields of a JSON body are the arguments; a body that is no object is the argument `body`.
-    Operations without an `operationId` are named by method and path.
-
-    Args:
-        document: The document, as data.
-        server: Where the tools come from; their text then counts as written by others.
-
-    Returns:
-        The tools, sorted.
-
-    Raises:
-        ToolError: It is no such document, or a reference leads nowhere.
-    """
-    paths = document.get("paths")
-    if not isinstance(paths, Mapping):
-        raise ToolError("this is no OpenAPI document: it has no `paths`; pass the whole document as data")
-    made: list[ToolSpec] = []
-    for path, item in cast("Mapping[str, Mapping[str, Any]]", paths).items():
-        for method in _METHODS:
-            operation = item.get(method)
-            if isinstance(operation, Mapping):
-                shared = cast("list[Any]", item.get("parameters", []))
-                made.append(_operation(document, path, method, cast("Mapping[str, Any]", operation), shared, server))
-    return order_tools((), made)
-
-
 def skill_from_tools(
     name: str, description: str, tools: Iterable[object], *, text: str = "", trusted: bool = True
 ) -> Skill:
@@ -137,16 +104,17 @@ def _record(record: Mapping[str, Any]) -> ToolSpec:
     name = inner.get("name")
     if not isinstance(name, str):
         raise ToolError("a tool record has no name; pass one in OpenAI's or Anthropic's form")
-    parameters = inner.get("parameters", inner.get("input_schema", {}))
-    if not isinstance(parameters, Mapping):
+    parameters: object = inner.get("parameters", inner.get("input_schema", {}))
+    schema = as_map(parameters)
+    if schema is None:
         raise ToolError(f"tool {name!r}: its parameters are a {type(parameters).__name__}; pass a JSON schema")
-    return ToolSpec(name, str(inner.get("description") or ""), cast("Mapping[str, object]", parameters))
+    return ToolSpec(name, str(inner.get("description") or ""), schema)
 
 
 def _function(function: Callable[..., object]) -> ToolSpec:
     name = getattr(function, "__name__", "")
     try:
-        schema = TypeAdapter(function).json_schema()
+        schema: dict[str, Any] = TypeAdapter[Any](function).json_schema()
     except (PydanticUserError, PydanticSchemaGenerationError, NameError) as error:
         raise ToolError(
             f"tool {name!r}: its signature has no JSON schema ({type(error).__name__}); annotate its parameters"
@@ -157,8 +125,8 @@ def _function(function: Callable[..., object]) -> ToolSpec:
 
 
 def _model_schema(model: Any) -> Mapping[str, object]:
-    if isinstance(model, Mapping):
-        return _untitled(cast("Mapping[str, Any]", model))
+    if (given := as_map(model)) is not None:
+        return _untitled(given)
     try:
         schema = cast(
             "dict[str, Any]", model.model_json_schema() if hasattr(model, "model_json_schema") else model.schema()
@@ -184,80 +152,4 @@ def _untitled(schema: Mapping[str, Any]) -> dict[str, Any]:
     return cast("dict[str, Any]", tidy(schema))
 
 
-def _operation(
-    document: Mapping[str, object],
-    path: str,
-    method: str,
-    operation: Mapping[str, Any],
-    shared: list[Any],
-    server: str,
-) -> ToolSpec:
-    name = str(operation.get("operationId") or f"{method}_{'_'.join(_words(path))}")
-    properties: dict[str, object] = {}
-    required: list[str] = []
-    for given in (*shared, *operation.get("parameters", [])):
-        parameter = _resolved(document, given, name)
-        described = {"description": parameter["description"]} if "description" in parameter else {}
-        properties[str(parameter["name"])] = {**_inlined(document, parameter.get("schema", {}), name), **described}
-        if parameter.get("required"):
-            required.append(str(parameter["name"]))
-    body = _resolved(document, operation.get("requestBody", {}), name)
-    content = cast("Mapping[str, Any]", body.get("content", {}))
-    schema = _inlined(document, content.get("application/json", {}).get("schema", {}), name)
-    if isinstance(schema.get("properties"), Mapping) and not schema["properties"].keys() & properties.keys():
-        properties |= schema["properties"]
-        required += schema.get("required", []) if body.get("required") else []
-    elif schema:
-        properties["body"] = schema
-        required += ["body"] if body.get("required") else []
-    parameters: dict[str, object] = {"type": "object", "properties": properties}
-    if required:
-        parameters["required"] = list(dict.fromkeys(required))
-    says = "\n".join(str(operation[word]) for word in ("summary", "description") if operation.get(word))
-    return ToolSpec(name, says, parameters, server)
-
-
-def _words(path: str) -> list[str]:
-    return "".join(char if char.isalnum() else " " for char in path).split()
-
-
-def _resolved(document: Mapping[str, object], value: Any, where: str) -> Mapping[str, Any]:
-    """What a local reference names."""
-    for _ in range(_REFERENCES):
-        reference = value.get("$ref") if isinstance(value, Mapping) else None
-        if reference is None:
-            break
-        found: Any = document if str(reference).startswith("#/") else None
-        for step in str(reference)[2:].split("/"):
-            found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
-        if found is None:
-            raise ToolError(f"operation {where!r}: the reference {json.dumps(reference)} leads nowhere in the document")
-        value = found
-    if not isinstance(value, Mapping):
-        raise ToolError(f"operation {where!r}: a {type(value).__name__} where a schema should be")
-    return cast("Mapping[str, Any]", value)
-
-
-def _inlined(document: Mapping[str, object], schema: Any, where: str, inside: tuple[str, ...] = ()) -> dict[str, Any]:
-    """A schema with what it refers to in its place; a schema inside itself becomes any object."""
-    reference = schema.get("$ref") if isinstance(schema, Mapping) else None
-    if isinstance(reference, str):
-        if reference in inside:
-            return {"type": "object"}
-        inside = (*inside, reference)
-
-    def inline(part: Any) -> Any:
-        if isinstance(part, Mapping):
-            return _inlined(document, part, where, inside)
-        return [inline(item) for item in cast("list[Any]", part)] if isinstance(part, list) else part
-
-    resolved = _resolved(document, schema, where)
-    return dict(_pairs(resolved, inline))
-
-
-def _pairs(schema: Mapping[str, Any], inline: Callable[[Any], Any]) -> Iterator[tuple[str, Any]]:
-    for name, value in schema.items():
-        yield name, inline(value)
-
-
-__all__ = ["skill_from_tools", "tool_from", "tools_from_openapi"]
+__all__ = ["skill_from_tools", "tool_from"]

@@ -94,9 +94,11 @@ def check_optional(fields: Mapping[str, object], where: str) -> dict[str, str]:
     listed = cast("list[object]", allowed) if isinstance(allowed, list) else [allowed]
     if not all(item is None or isinstance(item, str) for item in listed):
         raise SkillError(f"{where}: allowed-tools is a text with spaces between the tools, or a list of texts")
-    metadata = fields.get("metadata") or {}
+    metadata: object = fields.get("metadata") or {}
     if not isinstance(metadata, dict):
-        raise SkillError(f"{where}: metadata is a {type(metadata).__name__}; the format wants names and texts")
+        raise SkillError(
+            f"{where}: metadata is a {type(fields['metadata']).__name__}; the format wants names and texts"
+        )
     made: dict[str, str] = {}
     for name, value in cast("dict[object, object]", metadata).items():
         # `version: 1.0` is a number in YAML, and everybody writes it so; what is no scalar is a mistake.

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from ..errors import ToolError
 from ..notices import Notice
 from ..tools import ToolSpec, checked_tool, order_tools
-from ._arguments import schema_problem
+from ._arguments import as_map, schema_problem
 
 MAX_PAGES = 100
 MAX_TOOLS = 1_000
@@ -127,7 +127,7 @@ async def _page(client: McpClient, cursor: str | None, server: str) -> Any:
 def _first(error: BaseException) -> BaseException:
     """What lies inside nested groups of errors."""
     while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     return error
 
 
@@ -149,11 +149,10 @@ def _specs(found: Sequence[Any], server: str) -> McpTools:
 def _spec(name: str, description: str, schema: object, server: str) -> tuple[ToolSpec | None, str | None]:
     if len(description) > MAX_DESCRIPTION:
         return None, f"its description has {len(description):,} characters, and {MAX_DESCRIPTION:,} is the most"
-    problem = schema_problem(schema)
-    if problem is not None or not isinstance(schema, Mapping):
+    if (problem := schema_problem(schema)) is not None:
         return None, problem
     try:
-        return checked_tool(ToolSpec(name, description, schema, server)), None
+        return checked_tool(ToolSpec(name, description, as_map(schema) or {}, server)), None
     except ToolError as error:
         return None, str(error)
 

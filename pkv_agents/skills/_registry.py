@@ -10,7 +10,7 @@ undo, forks, parallel writes and failures are what they are for every other fiel
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ..errata import standing
@@ -18,7 +18,7 @@ from ..errors import SkillError
 from ..escape import json_string
 from ..notices import Notice
 from ..paths import canonical_path, join_field, join_key
-from ..tokens import TokenCounter, estimate_tokens
+from ..tokens import estimate_tokens
 from ._skill import Skill
 from ._state import OutsideText, Skills, SkillText, text_of
 
@@ -36,7 +36,7 @@ class SkillRegistry:
         skills: The skills, in any order; they are kept by name.
         field: The path of the `Skills` field in the state.
         budget: How many tokens all active skills may have together; None: any number.
-        count: Counts the tokens of a text.
+        count: Counts the tokens of a text, for instance `token_counter(model).count`; an estimate when left out.
 
     Raises:
         SkillError: Two skills have one name, one needs another that is not there, or they need each other in a circle.
@@ -45,7 +45,7 @@ class SkillRegistry:
     skills: tuple[Skill, ...] = ()
     field: str = "skills"
     budget: int | None = None
-    count: TokenCounter = estimate_tokens
+    count: Callable[[str], int] = estimate_tokens
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class SkillRegistry:
         *,
         field: str = "skills",
         budget: int | None = None,
-        count: TokenCounter = estimate_tokens,
+        count: Callable[[str], int] = estimate_tokens,
     ) -> None:
         named: dict[str, Skill] = {}
         for skill in skills:

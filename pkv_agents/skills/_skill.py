@@ -6,12 +6,13 @@ import hashlib
 import json
 import re
 import unicodedata
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..errors import SkillError
 from ..escape import MAX_CHARACTERS
 from ..notices import Notice
-from ..tokens import TokenCounter, estimate_tokens
+from ..tokens import estimate_tokens
 
 MAX_NAME = 64
 MAX_DESCRIPTION = 1024
@@ -81,7 +82,7 @@ class Skill:
         seen = json.dumps([self.name, self.description, self.body, self.trusted], ensure_ascii=True)
         return hashlib.sha256(seen.encode()).hexdigest()[:16]
 
-    def tokens(self, count: TokenCounter = estimate_tokens) -> int:
+    def tokens(self, count: Callable[[str], int] = estimate_tokens) -> int:
         """How many tokens its body has.
 
         Args:

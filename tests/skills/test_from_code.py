@@ -75,7 +75,7 @@ def test_a_providers_record(record: object) -> None:
         ({"description": "x"}, "has no name"),
         ({"name": "t", "parameters": 3}, "are a int"),
         ({"name": "t", "parameters": {"type": "array"}}, "no JSON Schema of a call"),
-        (lambda x, /: x, "positional"),
+        (divmod, "signature|positional"),
     ],
 )
 def test_what_is_no_tool_is_an_error(source: object, says: str) -> None:
@@ -163,6 +163,14 @@ def test_an_openapi_document() -> None:
         ({"paths": {"/a": {"get": {"parameters": [{"$ref": "#/nowhere"}]}}}}, "leads nowhere"),
         ({"paths": {"/a": {"get": {"parameters": [{"$ref": "http://x/y"}]}}}}, "leads nowhere"),
         ({"paths": {"/a": {"get": {"parameters": ["x"]}}}}, "a str where a schema should be"),
+        ({"paths": {"/a": {"get": {"parameters": [{"in": "path"}]}}}}, "without a name"),
+        (
+            {
+                "paths": {"/a": {"get": {"parameters": [{"name": "a", "schema": {"$ref": "#/s/0"}}]}}},
+                "s": {str(n): {"anyOf": [{"$ref": f"#/s/{n + 1}"}] * 9} for n in range(9)} | {"9": {}},
+            },
+            "more than 20,000 schemas",
+        ),
     ],
 )
 def test_a_broken_openapi_document_is_an_error(document: Mapping[str, object], says: str) -> None:

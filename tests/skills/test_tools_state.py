@@ -119,7 +119,10 @@ def test_r17_without_a_bridge_a_late_tool_goes_behind_the_others_and_is_reported
 
 
 def test_r18_tools_of_one_name_from_two_servers() -> None:
-    schema = {"type": "object", "properties": {"z": {"$ref": "#/$defs/Z"}, "a": {"type": "number", "minimum": 1.0}}}
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {"z": {"$ref": "#/$defs/Z"}, "a": {"type": "number", "minimum": 1.0}},
+    }
     schema["$defs"] = {"Z": {"type": "string", "enum": ["b", "a"]}}
     one = ToolSpec("search", "Sucht Bücher 東京", schema, server="books")
     two = ToolSpec("search", "Finds files.", server="files")
