@@ -12,7 +12,7 @@ nothing: the cost is what is computed.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from benchmarks._frame import BenchmarkError, options_parser, run_benchmark, say, table, tenth, write_json
@@ -56,7 +56,7 @@ def row_of(named: str, profile: Profile, arm: str, encode: Encoder) -> Row:
         BenchmarkError: Ours broke a prefix and did not say so, or said so and did not.
     """
     sim = CacheSim(profile, slots=1 if profile.name == "llama.cpp" else None)
-    before: list[object] = []
+    before: list[Hashable] = []
     read = tokens = requests = breaks = 0
     cost, reported = 0.0, list[str]()
     for sent in ARMS[arm](profile, encode):

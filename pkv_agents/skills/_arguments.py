@@ -6,8 +6,9 @@ what is told here is told to a model, which then tries again.
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
@@ -20,6 +21,12 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "number": (int, float),
 }
 _MAPS = ("properties", "patternProperties", "$defs", "definitions")
+_BOUNDS: Mapping[str, tuple[Callable[[float, float], bool], str]] = {
+    "minimum": (operator.ge, "at least"),
+    "maximum": (operator.le, "at most"),
+    "exclusiveMinimum": (operator.gt, "more than"),
+    "exclusiveMaximum": (operator.lt, "less than"),
+}
 _DEPTH = 32
 LIMITS = frozenset(
     {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "pattern"}
@@ -145,14 +152,9 @@ def _limits(one: Schema, value: object, where: str) -> Iterator[str]:
     if "const" in one and value != one["const"]:
         yield f"{where} must be {one['const']}"
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        for word, fits, says in (
-            ("minimum", lambda limit: value >= limit, "at least"),
-            ("maximum", lambda limit: value <= limit, "at most"),
-            ("exclusiveMinimum", lambda limit: value > limit, "more than"),
-            ("exclusiveMaximum", lambda limit: value < limit, "less than"),
-        ):
+        for word, (fits, says) in _BOUNDS.items():
             limit = one.get(word)
-            if isinstance(limit, (int, float)) and not isinstance(limit, bool) and not fits(limit):
+            if isinstance(limit, (int, float)) and not isinstance(limit, bool) and not fits(value, limit):
                 yield f"{where} must be {says} {limit}"
     if isinstance(value, (str, list, tuple)):
         sized = cast("str | list[object]", value)

@@ -81,6 +81,7 @@ def skill_from_tools(
 
 
 def _read(source: object) -> ToolSpec:
+    given = source  # what is left of it after all checks
     if isinstance(source, ToolSpec):
         return source
     if isinstance(source, Mapping):
@@ -92,10 +93,10 @@ def _read(source: object) -> ToolSpec:
     if isinstance(source, LlamaIndexTool) and hasattr(source.metadata, "get_parameters_dict"):
         metadata = source.metadata
         return ToolSpec(metadata.get_name(), metadata.description, _untitled(metadata.get_parameters_dict()))
-    if inspect.isroutine(source):
-        return _function(cast("Callable[..., object]", source))
+    if inspect.isroutine(given):
+        return _function(cast("Callable[..., object]", given))
     raise ToolError(
-        f"a tool is a {type(source).__name__}; pass a function, a pydantic model, a framework's tool or a ToolSpec"
+        f"a tool is a {type(given).__name__}; pass a function, a pydantic model, a framework's tool or a ToolSpec"
     )
 
 
@@ -114,7 +115,7 @@ def _record(record: Mapping[str, Any]) -> ToolSpec:
 def _function(function: Callable[..., object]) -> ToolSpec:
     name = getattr(function, "__name__", "")
     try:
-        schema: dict[str, Any] = TypeAdapter[Any](function).json_schema()
+        schema: dict[str, Any] = TypeAdapter[Any](cast("Any", function)).json_schema()
     except (PydanticUserError, PydanticSchemaGenerationError, NameError) as error:
         raise ToolError(
             f"tool {name!r}: its signature has no JSON schema ({type(error).__name__}); annotate its parameters"
