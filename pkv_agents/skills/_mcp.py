@@ -5,6 +5,7 @@ A server's words are the words of others: its tools keep its name, by which they
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
@@ -16,6 +17,8 @@ from ._arguments import as_map, schema_problem
 
 MAX_PAGES = 100
 MAX_TOOLS = 1_000
+_NO_NAME = re.compile(r"[^A-Za-z0-9_-]")
+_MAX_NAME = 64
 MAX_DESCRIPTION = 20_000
 """Characters; a longer description is no description of a tool."""
 
@@ -43,6 +46,9 @@ class McpTools:
 
 async def list_mcp_tools(client: McpClient, *, server: str) -> McpTools:
     """All tools of a connected MCP server.
+
+    A name that providers refuse (`files/read`, or more than 64 characters) is made one that they take; the server's own
+    is the spec's `id` then, and is what to call there.
 
     Args:
         client: A connected client; it stays the caller's.
@@ -138,7 +144,7 @@ def _specs(found: Sequence[Any], server: str) -> McpTools:
         schema = tool.input_schema if hasattr(tool, "input_schema") else getattr(tool, "inputSchema", None)
         spec, problem = _spec(str(tool.name), tool.description or "", schema, server)
         if spec is not None and spec.name in tools:
-            spec, problem = None, "the server lists a tool of this name twice"
+            spec, problem = None, "the server lists two tools of this name"
         if spec is None:
             notices.append(_refused(f"{str(tool.name)[:80]}@{server}", problem or ""))
         else:
@@ -152,7 +158,9 @@ def _spec(name: str, description: str, schema: object, server: str) -> tuple[Too
     if (problem := schema_problem(schema)) is not None:
         return None, problem
     try:
-        return checked_tool(ToolSpec(name, description, as_map(schema) or {}, server)), None
+        sendable = _NO_NAME.sub("_", name)[:_MAX_NAME]
+        own = name if sendable != name else ""
+        return checked_tool(ToolSpec(sendable, description, as_map(schema) or {}, server, own)), None
     except ToolError as error:
         return None, str(error)
 

@@ -180,7 +180,8 @@ class SkillRegistry:
         """The patch that brings a conversation up to this registry.
 
         New versions replace old ones, skills that are no longer here are retired, pinned ones are loaded, and the
-        catalogue is brought up to date. A long text of which little changed is told by what changed in it.
+        catalogue is brought up to date. A long text of which little changed is told by what changed in it. No budget is
+        held against a new version: the old one would be wrong.
         """
         pinned = {skill.name for skill in self.skills if skill.pinned}
         active = {name: self._told(name) for name in sorted(pinned | {n for n in skills.active if n in self})}

@@ -52,10 +52,13 @@ def start_tools(tools: Iterable[ToolSpec], *, bridge: bool = False) -> Tools:
         bridge: Put a constant tool into the array that calls late ones, for providers that know no late tools.
 
     Raises:
-        ToolError: Two tools have one name, which no provider takes, or one is not plain JSON data.
+        ToolError: Two tools have one name, which no provider takes, or the parameters of one are no JSON Schema.
     """
     array = order_tools((), [*tools, *([BRIDGE] if bridge else [])])
     _check_names(array)
+    for tool in array:
+        if (problem := schema_problem(tool.parameters)) is not None:
+            raise ToolError(f"tool {tool.key!r}: its parameters are no JSON Schema of a call ({problem})")
     return Tools(array=tuple(map(checked_tool, array)))
 
 

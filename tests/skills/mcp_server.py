@@ -30,6 +30,9 @@ def listed(kind: str, cursor: str | None, asked: int) -> tuple[list[dict[str, An
         return page, str(start + 100) if start + 100 < 500 else None
     if kind == "endless":
         return good[:1], "again"
+    if kind == "names":
+        named = ("files/read", "files.read", "x" * 80, "", "good")
+        return [{"name": name, "description": "", "inputSchema": SCHEMA} for name in named], None
     if kind == "changes":
         return good[:2] if asked == 1 else good[1:], None
     return good, None

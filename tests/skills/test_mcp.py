@@ -81,6 +81,16 @@ async def test_a_schema_that_is_none_costs_that_tool_only() -> None:
     assert (notice.code, notice.path) == ("tool_refused", "bad@weather") and "no object" in notice.message
 
 
+async def test_names_that_providers_refuse_are_made_ones_that_they_take() -> None:
+    found = await fetch_mcp_tools([*COMMAND, "names"], server="w", env=ENV)
+    assert [(tool.name, tool.id) for tool in found.tools] == [
+        ("files_read", "files/read"),
+        ("good", ""),
+        ("x" * 64, "x" * 80),
+    ]
+    assert [notice.path for notice in found.notices] == ["files.read@w", "@w"]
+
+
 async def test_a_list_without_an_end_is_given_up() -> None:
     with pytest.raises(ToolError, match="without an end"):
         await fetch_mcp_tools([*COMMAND, "endless"], server="weather", env=ENV)

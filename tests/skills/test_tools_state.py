@@ -319,6 +319,8 @@ def test_a_schema_that_is_none_leaves_the_tool_out_and_says_so(schema: dict[str,
     update = update_tools(start_tools([CANCEL]), [CANCEL, ToolSpec("bad", "x", schema, server="web")], profile=OPENAI)
     (notice,) = update.notices
     assert (notice.code, notice.path) == ("tool_refused", "bad@web") and update.patch == {}
+    with pytest.raises(ToolError, match="tool 'bad': its parameters are no JSON Schema"):
+        start_tools([ToolSpec("bad", "x", schema)])
 
 
 def test_500_tools_are_reported() -> None:
