@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.llms.llm import LLM
+from llama_index.core.llms.llm import LLM, ToolSelection
 
+from llama_index.llms.pkv._call_order import in_call_order, note_calls
 from llama_index.llms.pkv._calls import PlannedCall
 from llama_index.llms.pkv._context import ContextSession
 from llama_index.llms.pkv._messages import to_core
@@ -76,6 +77,13 @@ async def aopen_call(llm: LLM, source: SessionSource, messages: Sequence[ChatMes
     return _planned(llm, turn.session, messages, source.untold(turn, notices), turn)
 
 
+def note_order(source: SessionSource, calls: Sequence[ToolSelection]) -> None:
+    """Remember in which order a model called tools, for what they change in the running workflow's context."""
+    ctx = step_context() if isinstance(source, ContextSession) else None
+    if ctx is not None:
+        note_calls(ctx.store, [call.tool_id for call in calls])
+
+
 def _planned(
     llm: LLM,
     session: AgentSession[Any],
@@ -83,7 +91,8 @@ def _planned(
     notices: Sequence[Notice],
     turn: ContextTurn | None = None,
 ) -> PlannedCall:
-    core, name = to_core(messages), model_name(llm)
+    name = model_name(llm)
+    messages, core = in_call_order(messages, to_core(messages))
     if session.own_profile is not None:
         said = [notice for notice in notices if notice.code != "unknown_model"]
         plan = session.plan(core, model=name, notices=said)

@@ -38,7 +38,7 @@ from pydantic import PrivateAttr
 
 from llama_index.llms.pkv._calls import ModelCall, PlannedCall, StreamReader, usage_of
 from llama_index.llms.pkv._completions import as_chat, as_prompt
-from llama_index.llms.pkv._sessions import SessionSource, aopen_call, check_source, open_call
+from llama_index.llms.pkv._sessions import SessionSource, aopen_call, check_source, note_order, open_call
 from llama_index.llms.pkv._versions import check_versions
 from pkv_agents import SessionError, refuses_system
 
@@ -269,9 +269,11 @@ class StatefulLLM(FunctionCallingLLM):
         self, response: ChatResponse, error_on_no_tool_call: bool = True, **kwargs: Any
     ) -> list[ToolSelection]:
         """Read the tool calls of an answer, as the inner model does."""
-        return self._calling().get_tool_calls_from_response(
+        calls = self._calling().get_tool_calls_from_response(
             response, error_on_no_tool_call=error_on_no_tool_call, **kwargs
         )
+        note_order(self._source, calls)
+        return calls
 
     def _calling(self) -> FunctionCallingLLM:
         if not isinstance(self._inner, FunctionCallingLLM):
