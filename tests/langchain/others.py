@@ -6,10 +6,10 @@ As in `providers`, the clients are the real ones and the bytes of each request a
 from __future__ import annotations
 
 import io
-import itertools
 import json
 from collections.abc import Sequence
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -18,12 +18,10 @@ from pydantic import SecretStr
 
 from tests.langchain.providers import Provider
 
-_numbers = itertools.count(1)
-
 
 def responses_answer(body: dict[str, Any], step: Any) -> dict[str, Any]:
-    """An answer of OpenAI's Responses API; each has an id of its own, which the next request may name."""
-    number = next(_numbers)
+    """An answer of OpenAI's Responses API; each has an id that no other one has in any process."""
+    number = uuid4().hex
     if isinstance(step, str):
         text = {"type": "output_text", "text": step, "annotations": []}
         output = [
