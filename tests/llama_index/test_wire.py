@@ -157,7 +157,7 @@ def test_anthropics_tools_and_system_stay_as_the_package_builds_them(monkeypatch
     inner, provider = make("anthropic", monkeypatch)
     plain, without = make("anthropic", monkeypatch)
     messages = [system("Be brief."), user("a")]
-    StatefulLLM(inner, AgentSession(a_shop(), key="k", tag=TAG)).chat(messages, max_tokens=77)
+    StatefulLLM(inner, AgentSession(a_shop(), key="k", tag=TAG), markers=False).chat(messages, max_tokens=77)
     plain.chat(messages, max_tokens=77)
     ours, theirs = provider.bodies[0], without.bodies[0]
     assert ours["system"].startswith("Be brief.\n\nCurrent state.")

@@ -11,11 +11,12 @@ from llama_index.core.llms.llm import LLM, ToolSelection
 from llama_index.llms.pkv._call_order import in_call_order, note_calls
 from llama_index.llms.pkv._calls import PlannedCall
 from llama_index.llms.pkv._context import ContextSession
+from llama_index.llms.pkv._markers import Markers
 from llama_index.llms.pkv._messages import to_core
 from llama_index.llms.pkv._prefix import step_context, workflow_notices
 from llama_index.llms.pkv._profiles import model_name, model_profile
 from llama_index.llms.pkv._store import ContextTurn
-from pkv_agents import AgentSession, MissingSessionKeyError, Notice, SessionError
+from pkv_agents import AgentSession, MissingSessionKeyError, Notice, SessionError, Ttl
 
 SessionSource = AgentSession[Any] | ContextSession[Any] | Callable[[], AgentSession[Any]]
 
@@ -33,13 +34,14 @@ def check_source(session: object) -> None:
         )
 
 
-def open_call(llm: LLM, source: SessionSource, messages: Sequence[ChatMessage]) -> PlannedCall:
+def open_call(llm: LLM, source: SessionSource, messages: Sequence[ChatMessage], ttl: Ttl | None = None) -> PlannedCall:
     """Plan a call that is made synchronously.
 
     Args:
         llm: The model that is called.
         source: Where the session is.
         messages: The caller's messages.
+        ttl: How long marked prefixes should live; None marks nothing.
 
     Raises:
         SessionError: The session is in a workflow's context, which is read asynchronously.
@@ -50,16 +52,19 @@ def open_call(llm: LLM, source: SessionSource, messages: Sequence[ChatMessage]) 
             "a ContextSession is read asynchronously: call achat, astream_chat or another a... method inside a "
             "workflow step, or give StatefulLLM an AgentSession"
         )
-    return _planned(llm, _resolved(source), messages, model_profile(llm)[1])
+    return _planned(llm, _resolved(source), messages, model_profile(llm)[1], ttl)
 
 
-async def aopen_call(llm: LLM, source: SessionSource, messages: Sequence[ChatMessage]) -> PlannedCall:
+async def aopen_call(
+    llm: LLM, source: SessionSource, messages: Sequence[ChatMessage], ttl: Ttl | None = None
+) -> PlannedCall:
     """Plan a call that is made asynchronously, in a workflow step perhaps.
 
     Args:
         llm: The model that is called.
         source: Where the session is.
         messages: The caller's messages.
+        ttl: How long marked prefixes should live; None marks nothing.
 
     Raises:
         MissingSessionKeyError: There is no session for this call.
@@ -67,14 +72,14 @@ async def aopen_call(llm: LLM, source: SessionSource, messages: Sequence[ChatMes
     ctx = step_context()
     notices = [*model_profile(llm)[1], *(await workflow_notices(ctx, messages) if ctx is not None else ())]
     if not isinstance(source, ContextSession):
-        return _planned(llm, _resolved(source), messages, notices)
+        return _planned(llm, _resolved(source), messages, notices, ttl)
     if ctx is None:
         raise MissingSessionKeyError(
             "no workflow step is running, so there is no context to find the session in: run an agent or a workflow, "
             "or give StatefulLLM an AgentSession"
         )
     turn = await source.open(ctx)
-    return _planned(llm, turn.session, messages, source.untold(turn, notices), turn)
+    return _planned(llm, turn.session, messages, source.untold(turn, notices), ttl, turn)
 
 
 def note_order(source: SessionSource, calls: Sequence[ToolSelection]) -> None:
@@ -89,16 +94,19 @@ def _planned(
     session: AgentSession[Any],
     messages: Sequence[ChatMessage],
     notices: Sequence[Notice],
+    ttl: Ttl | None,
     turn: ContextTurn | None = None,
 ) -> PlannedCall:
     name = model_name(llm)
     messages, core = in_call_order(messages, to_core(messages))
-    if session.own_profile is not None:
+    profile = session.own_profile
+    if profile is not None:
         said = [notice for notice in notices if notice.code != "unknown_model"]
         plan = session.plan(core, model=name, notices=said)
     else:
-        plan = session.plan(core, profile=model_profile(llm)[0], model=name, notices=notices)
-    return PlannedCall.of(session, plan, messages, core, turn)
+        profile = model_profile(llm)[0]
+        plan = session.plan(core, profile=profile, model=name, notices=notices)
+    return PlannedCall.of(session, plan, messages, core, turn, Markers.of(llm, profile, ttl))
 
 
 def _resolved(source: AgentSession[Any] | Callable[[], AgentSession[Any]]) -> AgentSession[Any]:
