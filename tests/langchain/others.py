@@ -135,19 +135,17 @@ def _gemini_answer(body: dict[str, Any], step: Any) -> dict[str, Any]:
 def gemini_model(name: str, script: Sequence[Any] = ()) -> tuple[Any, Provider]:
     """A `ChatGoogleGenerativeAI` over a mock transport, sync and async."""
     genai = pytest.importorskip("langchain_google_genai")
-    import httpx2
-
     provider = Provider(_gemini_answer, list(script))
 
-    def handle(request: httpx2.Request) -> httpx2.Response:
+    def handle(request: httpx.Request) -> httpx.Response:
         status, answer = provider.respond(request.content)
-        return httpx2.Response(status, json=answer)
+        return httpx.Response(status, json=answer)
 
     model = genai.ChatGoogleGenerativeAI(
         model=name,
         google_api_key=SecretStr("k"),
         max_retries=0,
-        client_args={"transport": httpx2.MockTransport(handle)},
+        client_args={"transport": httpx.MockTransport(handle)},
     )
     return model, provider
 
