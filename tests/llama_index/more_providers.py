@@ -68,6 +68,8 @@ def anthropic_llm(
 
     def handle(request: httpx2.Request) -> httpx2.Response:
         body, step = provider.step(request.content)
+        if isinstance(step, int):
+            return httpx2.Response(step, json={"type": "error", "error": {"type": "api_error", "message": "scripted"}})
         if body.get("stream"):
             headers = {"content-type": "text/event-stream"}
             return httpx2.Response(200, text="".join(_anthropic_events(body, step)), headers=headers)
@@ -80,6 +82,20 @@ def anthropic_llm(
     return llm, provider
 
 
+class InThreads(BedrockConverse):
+    """Its own asynchronous client, aioboto3's, cannot be answered in place; the requests of both are built alike."""
+
+    async def achat(self, messages: Any, **kwargs: Any) -> Any:
+        return self.chat(messages, **kwargs)
+
+
+def aws_response(url: str, raw: httpx.Response) -> AWSResponse:
+    """A response as botocore reads it."""
+    response = AWSResponse(url, raw.status_code, {"content-type": "application/json"}, None)
+    vars(response)["_content"] = raw.content
+    return response
+
+
 def bedrock_llm(
     name: str = "anthropic.claude-sonnet-4-5-20250929-v1:0", script: Sequence[Any] = ()
 ) -> tuple[BedrockConverse, Provider]:
@@ -90,6 +106,8 @@ def bedrock_llm(
 
     def answer(request: Any, **_: Any) -> AWSResponse:
         _, step = provider.step(request.body)
+        if isinstance(step, int):
+            return aws_response(request.url, httpx.Response(step, json={"message": "scripted"}))
         content = (
             [{"text": step}]
             if isinstance(step, str)
@@ -102,13 +120,10 @@ def bedrock_llm(
             "usage": {**usage, "cacheWriteInputTokens": 0},
             "metrics": {"latencyMs": 1},
         }
-        raw = httpx.Response(200, json=body)
-        response = AWSResponse(request.url, 200, {"content-type": "application/json"}, None)
-        vars(response)["_content"] = raw.content
-        return response
+        return aws_response(request.url, httpx.Response(200, json=body))
 
     client.meta.events.register("before-send.bedrock-runtime.Converse", answer)
-    return BedrockConverse(model=name, client=client, region_name="us-east-1"), provider
+    return InThreads(model=name, client=client, region_name="us-east-1", max_retries=1), provider
 
 
 def genai_llm(script: Sequence[Any] = ()) -> tuple[GoogleGenAI, Provider]:
@@ -117,6 +132,8 @@ def genai_llm(script: Sequence[Any] = ()) -> tuple[GoogleGenAI, Provider]:
 
     def handle(request: httpx.Request) -> httpx.Response:
         _, step = provider.step(request.content)
+        if isinstance(step, int):
+            return httpx.Response(step, json={"error": {"code": step, "message": "scripted", "status": "SCRIPTED"}})
         usage = {
             "promptTokenCount": 100,
             "cachedContentTokenCount": 90,
@@ -144,6 +161,8 @@ def ollama_llm(script: Sequence[Any] = ()) -> tuple[Ollama, Provider]:
 
     def handle(request: httpx.Request) -> httpx.Response:
         _, step = provider.step(request.content)
+        if isinstance(step, int):
+            return httpx.Response(step, json={"error": "scripted"})
         message: dict[str, Any] = {"role": "assistant", "content": step if isinstance(step, str) else ""}
         if not isinstance(step, str):
             message["tool_calls"] = [{"function": {"name": one["name"], "arguments": one["args"]}} for one in step]
