@@ -66,11 +66,6 @@ _MODELS: dict[str, tuple[Callable[[], Made], tuple[str, str], str]] = {
         ("anthropic", "claude-opus-4-8"),
         "anthropic",
     ),
-    "anthropic sonnet 4.5": (
-        lambda: _anthropic("claude-sonnet-4-5"),
-        ("anthropic", "claude-sonnet-4-5"),
-        "anthropic",
-    ),
     "bedrock sonnet 4.5": (lambda: _other("bedrock"), ("bedrock", _SONNET), "bedrock_converse"),
     "gemini 2.5 flash": (lambda: _other("genai"), ("gemini", "gemini-2.5-flash"), "google_genai"),
     "ollama": (lambda: _other("ollama"), ("ollama", ""), "ollama"),

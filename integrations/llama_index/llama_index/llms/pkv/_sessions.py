@@ -13,7 +13,7 @@ from llama_index.llms.pkv._calls import PlannedCall
 from llama_index.llms.pkv._context import ContextSession
 from llama_index.llms.pkv._markers import Markers
 from llama_index.llms.pkv._messages import to_core
-from llama_index.llms.pkv._prefix import step_context, workflow_notices
+from llama_index.llms.pkv._prefix import step_context, tools_notice, workflow_notices
 from llama_index.llms.pkv._profiles import model_name, model_profile
 from llama_index.llms.pkv._store import ContextTurn
 from pkv_agents import AgentSession, MissingSessionKeyError, Notice, SessionError, Ttl
@@ -34,7 +34,9 @@ def check_source(session: object) -> None:
         )
 
 
-def open_call(llm: LLM, source: SessionSource, messages: Sequence[ChatMessage], ttl: Ttl | None = None) -> PlannedCall:
+def open_call(
+    llm: LLM, source: SessionSource, messages: Sequence[ChatMessage], ttl: Ttl | None, tools: object
+) -> PlannedCall:
     """Plan a call that is made synchronously.
 
     Args:
@@ -42,6 +44,7 @@ def open_call(llm: LLM, source: SessionSource, messages: Sequence[ChatMessage], 
         source: Where the session is.
         messages: The caller's messages.
         ttl: How long marked prefixes should live; None marks nothing.
+        tools: The call's tools, as the package sends them.
 
     Raises:
         SessionError: The session is in a workflow's context, which is read asynchronously.
@@ -52,11 +55,13 @@ def open_call(llm: LLM, source: SessionSource, messages: Sequence[ChatMessage], 
             "a ContextSession is read asynchronously: call achat, astream_chat or another a... method inside a "
             "workflow step, or give StatefulLLM an AgentSession"
         )
-    return _planned(llm, _resolved(source), messages, model_profile(llm)[1], ttl)
+    session = _resolved(source)
+    moved = tools_notice(session, "", model_name(llm), tools)
+    return _planned(llm, session, messages, [*model_profile(llm)[1], *([moved] if moved else ())], ttl)
 
 
 async def aopen_call(
-    llm: LLM, source: SessionSource, messages: Sequence[ChatMessage], ttl: Ttl | None = None
+    llm: LLM, source: SessionSource, messages: Sequence[ChatMessage], ttl: Ttl | None, tools: object
 ) -> PlannedCall:
     """Plan a call that is made asynchronously, in a workflow step perhaps.
 
@@ -65,6 +70,7 @@ async def aopen_call(
         source: Where the session is.
         messages: The caller's messages.
         ttl: How long marked prefixes should live; None marks nothing.
+        tools: The call's tools, as the package sends them.
 
     Raises:
         MissingSessionKeyError: There is no session for this call.
@@ -72,13 +78,17 @@ async def aopen_call(
     ctx = step_context()
     notices = [*model_profile(llm)[1], *(await workflow_notices(ctx, messages) if ctx is not None else ())]
     if not isinstance(source, ContextSession):
-        return _planned(llm, _resolved(source), messages, notices, ttl)
+        session = _resolved(source)
+        moved = tools_notice(session, "", model_name(llm), tools)
+        return _planned(llm, session, messages, [*notices, *([moved] if moved else ())], ttl)
     if ctx is None:
         raise MissingSessionKeyError(
             "no workflow step is running, so there is no context to find the session in: run an agent or a workflow, "
             "or give StatefulLLM an AgentSession"
         )
     turn = await source.open(ctx)
+    moved = tools_notice(source, f"{turn.id}/{turn.agent}", model_name(llm), tools)
+    notices += [moved] if moved else []
     return _planned(llm, turn.session, messages, source.untold(turn, notices), ttl, turn)
 
 

@@ -12,7 +12,7 @@ The methods carry no callback decorators: the inner model's do, so each event fi
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any
 
@@ -111,11 +111,11 @@ class StatefulLLM(FunctionCallingLLM):
         """The inner model's."""
         return self._inner.metadata
 
-    def _open(self, messages: Sequence[ChatMessage]) -> PlannedCall:
-        return open_call(self._inner, self._source, messages, self._ttl)
+    def _open(self, messages: Sequence[ChatMessage], options: Mapping[str, Any]) -> PlannedCall:
+        return open_call(self._inner, self._source, messages, self._ttl, options.get("tools"))
 
-    async def _aopen(self, messages: Sequence[ChatMessage]) -> PlannedCall:
-        return await aopen_call(self._inner, self._source, messages, self._ttl)
+    async def _aopen(self, messages: Sequence[ChatMessage], options: Mapping[str, Any]) -> PlannedCall:
+        return await aopen_call(self._inner, self._source, messages, self._ttl, options.get("tools"))
 
     def _tell(self, call: ModelCall | None) -> None:
         if call is not None and self._on_call is not None:
@@ -125,7 +125,7 @@ class StatefulLLM(FunctionCallingLLM):
 
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """Call the model with the state of the session."""
-        call = self._open(messages)
+        call = self._open(messages, kwargs)
         try:
             answer = self._inner.chat(call.sent, **kwargs)
         except Exception as error:
@@ -138,7 +138,7 @@ class StatefulLLM(FunctionCallingLLM):
 
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """Call the model with the state of the session."""
-        call = await self._aopen(messages)
+        call = await self._aopen(messages, kwargs)
         try:
             answer = await self._inner.achat(call.sent, **kwargs)
         except Exception as error:
@@ -151,11 +151,11 @@ class StatefulLLM(FunctionCallingLLM):
 
     def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
         """Stream the answer; the state counts as told when the stream is exhausted."""
-        return self._streamed(self._open(messages), kwargs)
+        return self._streamed(self._open(messages, kwargs), kwargs)
 
     async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
         """Stream the answer; the state counts as told when the stream is exhausted."""
-        return self._astreamed(await self._aopen(messages), kwargs)
+        return self._astreamed(await self._aopen(messages, kwargs), kwargs)
 
     def _streamed(self, call: PlannedCall, kwargs: dict[str, Any]) -> Generator[ChatResponse, None, None]:
         reader = StreamReader()
@@ -199,7 +199,7 @@ class StatefulLLM(FunctionCallingLLM):
         """Complete a prompt with the state of the session."""
         if self.metadata.is_chat_model:
             return chat_response_to_completion_response(self.chat(as_question(prompt), **kwargs))
-        call = self._open(as_question(prompt))
+        call = self._open(as_question(prompt), kwargs)
         answer = self._inner.complete(as_prompt(call.sent), formatted=formatted, **kwargs)
         chat = as_chat(answer)
         self._tell(call.succeeded(chat, usage_of(chat)))
@@ -209,7 +209,7 @@ class StatefulLLM(FunctionCallingLLM):
         """Complete a prompt with the state of the session."""
         if self.metadata.is_chat_model:
             return chat_response_to_completion_response(await self.achat(as_question(prompt), **kwargs))
-        call = await self._aopen(as_question(prompt))
+        call = await self._aopen(as_question(prompt), kwargs)
         answer = await self._inner.acomplete(as_prompt(call.sent), formatted=formatted, **kwargs)
         chat = as_chat(answer)
         self._tell(await call.asucceeded(chat, usage_of(chat)))
@@ -219,14 +219,14 @@ class StatefulLLM(FunctionCallingLLM):
         """Stream a completion with the state of the session."""
         if self.metadata.is_chat_model:
             return stream_chat_response_to_completion_response(self.stream_chat(as_question(prompt), **kwargs))
-        call = self._open(as_question(prompt))
+        call = self._open(as_question(prompt), kwargs)
         return self._completed(call, self._inner.stream_complete(as_prompt(call.sent), formatted=formatted, **kwargs))
 
     async def astream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseAsyncGen:
         """Stream a completion with the state of the session."""
         if self.metadata.is_chat_model:
             return astream_chat_response_to_completion_response(await self.astream_chat(as_question(prompt), **kwargs))
-        call = await self._aopen(as_question(prompt))
+        call = await self._aopen(as_question(prompt), kwargs)
         stream = await self._inner.astream_complete(as_prompt(call.sent), formatted=formatted, **kwargs)
         return self._acompleted(call, stream)
 
