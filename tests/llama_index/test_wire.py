@@ -147,7 +147,7 @@ async def test_anthropics_stream(way: str, monkeypatch: pytest.MonkeyPatch) -> N
     last = list(found)[-1] if way == "stream_chat" else [piece async for piece in await found][-1]
     assert last.message.content == "two words"
     assert session.usage.output == 5
-    assert session.usage.cache_read is None, "the package drops it from streams"
+    assert session.usage.cache_read is None, "the package drops what only the stream's beginning tells"
     session.state.mode = "auto"
     llm.chat([user("a"), last.message, user("b")])
     assert turns_of(provider.bodies[1])[-1] == ("user", [f"b\n\n{AUTO}"])
