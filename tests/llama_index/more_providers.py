@@ -169,7 +169,8 @@ def bedrock_llm(
 
     client.meta.events.register("before-send.bedrock-runtime.Converse", answer)
     client.meta.events.register("before-send.bedrock-runtime.ConverseStream", stream)
-    return InThreads(model=name, client=client, region_name="us-east-1", max_retries=1), provider
+    options: Any = {"model": name, "client": client, "region_name": "us-east-1", "max_retries": 1}
+    return InThreads(**options), provider
 
 
 def genai_llm(script: Sequence[Any] = ()) -> tuple[GoogleGenAI, Provider]:

@@ -3,6 +3,7 @@
 # No `from __future__ import annotations`: LlamaIndex looks for the tools' context by its annotation.
 
 import json
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -38,7 +39,7 @@ class Talk:
         state: TrackedState | None = None,
         *,
         make: Any = openai_llm,
-        tools: Any = lambda session: (),
+        tools: Callable[[Any], Sequence[Any]] = lambda session: (),
         **options: Any,
     ) -> None:
         self.kind = kind

@@ -67,7 +67,7 @@ async def test_r12_any_order_of_finishing_is_the_same_bytes(kind: str, seeds: ra
         "c": {"notes": {"x": "whole"}},
         "d": {"notes[x]": "part"},
     }
-    found: set[str] = set()
+    found, bodies = set[str](), list[dict[str, Any]]()
     for seed in seeds:
         bodies, state = await raced(patches, random.Random(seed).sample(NAMES, 4), kind)
         assert (state.cart_total, state.notes) == (12, {"x": "part"})

@@ -1,4 +1,4 @@
-"""R29: a stream tells the same usage as a whole answer, for each provider's package, where the package lets it through."""
+"""R29: a stream tells the same usage as a whole answer, for each provider's package that lets it through."""
 
 from __future__ import annotations
 

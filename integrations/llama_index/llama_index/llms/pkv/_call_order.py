@@ -17,7 +17,7 @@ from llama_index.core.base.llms.types import ChatMessage
 from pkv_agents import Message, StateError, TrackedState, apply_patch, dump_state, load_state
 
 try:
-    from workflows.runtime.types import results as _runtime
+    from workflows.runtime.types import results as _runtime  # pyright: ignore[reportMissingTypeStubs]
 except ImportError:  # a version of the workflows package that has it elsewhere: then changes count as they come
     _runtime = None
 

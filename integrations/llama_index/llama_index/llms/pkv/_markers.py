@@ -56,8 +56,8 @@ class Markers:
         """
         if any(_marked(message) for message in sent[1:]):
             return list(sent)
-        ahead = (*self.ahead, *("5m" for block in sent[0].blocks if isinstance(block, CachePoint)))
-        planned = plan_breakpoints(self._as_planned(sent), self.profile, ttl=self.ttl, ahead=ahead)
+        own: list[Ttl] = ["5m" for block in sent[0].blocks if isinstance(block, CachePoint)]
+        planned = plan_breakpoints(self._as_planned(sent), self.profile, ttl=self.ttl, ahead=(*self.ahead, *own))
         found = list(sent)
         # From the end, so that places before a new point stay what they were.
         for point in reversed(planned.breakpoints):

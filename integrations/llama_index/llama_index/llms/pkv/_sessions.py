@@ -87,7 +87,7 @@ async def aopen_call(
             "or give StatefulLLM an AgentSession"
         )
     turn = await source.open(ctx)
-    moved = tools_notice(source, f"{turn.id}/{turn.agent}", model_name(llm), tools)
+    moved = tools_notice(cast("object", source), f"{turn.id}/{turn.agent}", model_name(llm), tools)
     notices += [moved] if moved else []
     return _planned(llm, turn.session, messages, source.untold(turn, notices), ttl, turn)
 
