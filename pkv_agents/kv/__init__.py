@@ -13,6 +13,8 @@ from pkv_agents.kv.edit import EditMode, edit
 from pkv_agents.kv.engine import Forwarded, SegmentModel
 from pkv_agents.kv.families import Family, RopeKind, rope_table, support_table
 from pkv_agents.kv.floating import FloatingCost, FloatingMemory
+from pkv_agents.kv.image_span import ImageSpan
+from pkv_agents.kv.images import Images
 from pkv_agents.kv.origin import EXACT, Composed, Edited, Exact, FieldEdit, Origin
 from pkv_agents.kv.prefix_cache import CacheKey, CacheStats, Lease, PrefixCache
 from pkv_agents.kv.rotary import RotaryRule
@@ -37,6 +39,8 @@ __all__ = [
     "FloatingMemory",
     "Forwarded",
     "HFModel",
+    "ImageSpan",
+    "Images",
     "KVSegment",
     "Lease",
     "ModelFacts",

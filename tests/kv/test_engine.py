@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from pkv_agents.errors import ContextLengthError, SegmentError, UnsupportedModelError
-from pkv_agents.kv import EXACT, KVSegment, SegmentModel, splice, support_table
-from pkv_agents.kv import engine as engine_module
+from pkv_agents.kv import EXACT, KVSegment, SegmentModel, _proof, splice, support_table
 from pkv_agents.kv._attention import AttentionRecorder
 from pkv_agents.kv._hf import layers_of
 from tests.kv.zoo import VOCABULARY, build, config_of, some_ids, tiny
@@ -174,7 +173,7 @@ def test_a_segment_of_another_type_or_place_is_refused_before_it_is_used() -> No
 
 
 def test_a_type_that_is_not_known_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(engine_module.TOLERANCES, torch.float16)
+    monkeypatch.delitem(_proof.TOLERANCES, torch.float16)
     with pytest.raises(UnsupportedModelError, match=r"caches keys and values as torch\.float16"):
         SegmentModel(build(config_of("llama")).half())
 
