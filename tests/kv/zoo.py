@@ -53,7 +53,12 @@ _SPARSE = {"num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 
 _HALF = {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}}
 """Two pairs of a head turn; with one pair all layouts are the same."""
 
-_PLACES = {"image_token_id": 63, "video_token_id": 62, "vision_start_token_id": 61, "vision_end_token_id": 60}
+_PLACES: dict[str, Any] = {
+    "image_token_id": 63,
+    "video_token_id": 62,
+    "vision_start_token_id": 61,
+    "vision_end_token_id": 60,
+}
 
 CHANGES: dict[str, dict[str, Any]] = {
     "cohere2": _MIXED,
