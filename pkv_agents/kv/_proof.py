@@ -45,5 +45,9 @@ def _distance(have: torch.Tensor, want: torch.Tensor) -> float:
 
     There a rounding can send a token to another expert, and then its later layers are other numbers.
     """
-    off = (have.double() - want.double()).norm(dim=(0, 2)) / want.double().norm(dim=(0, 2)).clamp(min=1e-9)
+    off = _length(have.double() - want.double()) / _length(want.double()).clamp(min=1e-9)
     return float(off.max() if want.dtype.itemsize > 2 else off.min())
+
+
+def _length(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.square().sum(dim=(0, 2)).sqrt()

@@ -123,7 +123,9 @@ class SegmentModel:
             cache = empty_cache()
             logits = self._loaded.call(self._tensor(ids), where + start, cache, more=more)[-1]
             layers = layers_of(cache)
-        done = self._segment(np.asarray(ids, dtype=np.int32), np.arange(len(ids)), start, layers, images=spans)
+        done = self._segment(
+            np.asarray(ids, dtype=np.int32), np.arange(len(ids), dtype=np.int32), start, layers, images=spans
+        )
         return Forwarded(replace(done, written=done.positions), logits, len(ids))
 
     def forward(self, segment: KVSegment, ids: Sequence[int]) -> Forwarded:

@@ -78,7 +78,7 @@ def place(loaded: LoadedModel, ids: Sequence[int], images: Images, start: int, l
         raise SegmentError("this model takes no images")
     if not len(ids) or not 0 <= min(ids) <= max(ids) < loaded.config.vocab_size:
         raise SegmentError(f"ids must be at least one number from 0 to {loaded.config.vocab_size - 1}")
-    grid = cast("list[list[int]]", images.grid.tolist())
+    grid = [[int(side) for side in row] for row in images.grid]
     if video in ids or any(frames != 1 for frames, _, _ in grid):
         raise SegmentError("a video's frames stand apart in time; only images of one frame can be moved")
     merge = int(getattr(getattr(config, "vision_config", None), "spatial_merge_size", 1))
