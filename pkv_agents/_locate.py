@@ -55,12 +55,12 @@ class Place:
         here = tuple(erratum for erratum in self.epoch.errata if fits(erratum))
         return self if len(here) == len(self.epoch.errata) else replace(self, epoch=replace(self.epoch, errata=here))
 
-    def held(self, current: Epoch) -> Place:
+    def held(self, current: Epoch, history: History) -> Place:
         """The place in a conversation that the provider's server holds: what was told there stays told.
 
         Where the application's own copy was trimmed or edited, the server's was not.
         """
-        if self.kind in ("same", "forked", "edited"):
+        if self.kind in ("same", "forked", "edited") and self.epoch.first in (None, history.first):
             return self
         return Place(current, current, (), "same")
 
