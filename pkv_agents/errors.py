@@ -11,7 +11,7 @@
     |-- StyleError (ValueError)           a wording of errata that could be misread or forged
     |-- ProfileError                      a provider profile that contradicts itself
     |-- PriceError (ValueError)           a price or a price table that does not fit
-    |-- StoreError                        a session store that failed
+    |-- StoreError                        a store that failed: of sessions, or of compiled segments
     |-- ConformanceError (AssertionError) a store that does not do what sessions rely on
     |-- MessageError (ValueError)         a message that no provider would accept
     |-- ToolError (ValueError)            a tool spec that no provider would accept
@@ -90,7 +90,7 @@ class PriceError(PkvError, ValueError):
 
 
 class StoreError(PkvError):
-    """A session store that failed.
+    """A store that failed: of sessions, or of compiled segments.
 
     A driver's own error, whose text may hold a password, is not shown with it; a debugger finds it in `__context__`.
     """
