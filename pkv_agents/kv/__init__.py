@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from pkv_agents.kv._hf import HFModel, ModelFacts
 from pkv_agents.kv._memory import keep_freed_memory
+from pkv_agents.kv.compose import Placed, compiled_digest, compose, placed_origin
 from pkv_agents.kv.disk import DiskStore
 from pkv_agents.kv.edit import EditMode, edit
+from pkv_agents.kv.edit_runs import TokenRun, rewrite
 from pkv_agents.kv.engine import Forwarded, SegmentModel
 from pkv_agents.kv.families import Family, support_table
 from pkv_agents.kv.origin import EXACT, Composed, Edited, Exact, FieldEdit, Origin
@@ -37,16 +39,22 @@ __all__ = [
     "Lease",
     "ModelFacts",
     "Origin",
+    "Placed",
     "PrefixCache",
     "RotaryRule",
     "SegmentModel",
     "Slab",
     "SlabError",
     "SlabShape",
+    "TokenRun",
     "compile_segment",
+    "compiled_digest",
+    "compose",
     "concat",
     "edit",
     "keep_freed_memory",
+    "placed_origin",
+    "rewrite",
     "splice",
     "support_table",
 ]

@@ -142,9 +142,8 @@ def moved_fields(fields: Sequence[FieldSpan], run: TokenRun) -> tuple[FieldSpan,
             moved.append(other)
         elif other.start >= run.stop:
             moved.append(other.moved(run.grows))
-        elif other.start <= run.start and other.stop >= run.stop:  # the field itself, and what holds it
-            if other.stop + run.grows > other.start:
-                moved.append(replace(other, stop=other.stop + run.grows))
+        elif other.start <= run.start and other.stop >= run.stop and other.stop + run.grows > other.start:
+            moved.append(replace(other, stop=other.stop + run.grows))  # the field itself, and what holds it
     return tuple(moved)
 
 
