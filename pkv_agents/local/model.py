@@ -103,6 +103,11 @@ class LocalModel:
         return self._model.facts.context_limit
 
     @property
+    def template(self) -> ChatTemplate:
+        """The chat template: it renders, tokenises, and knows where a head ends."""
+        return self._template
+
+    @property
     def template_verdict(self) -> TemplateVerdict:
         """What the chat template does with late system turns, tools and growing histories."""
         return self._template.verdict
