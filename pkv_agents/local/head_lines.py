@@ -8,12 +8,15 @@ ids are those of the new prompt, exactly.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher
 
 from pkv_agents.kv import TokenRun
 
 Line = tuple[int, ...]
+
+_NOTE = re.compile(r" \([^()]*\)$")
 
 
 def changed_runs(old: Sequence[int], new: Sequence[int], *, decode: Callable[[Sequence[int]], str]) -> list[TokenRun]:
@@ -39,7 +42,7 @@ def changed_runs(old: Sequence[int], new: Sequence[int], *, decode: Callable[[Se
             here = [token for line in before[first:last] for token in line]
             there = [token for line in after[there_first:there_last] for token in line]
             same = _common(here, there)
-            name = decode(after[there_first] if there else before[first]).partition(": ")[0].strip()
+            name = _name(decode(after[there_first] if there else before[first]))
             runs.append(TokenRun(name, starts[first] + same, starts[last], tuple(there[same:])))
     return runs
 
@@ -48,6 +51,11 @@ def skeleton_of(text: str) -> str:
     """A digest of a head without the values of its fields: equal as long as the same fields stand in the same text."""
     names = "\n".join(line.partition(": ")[0] for line in text.split("\n"))
     return hashlib.blake2b(names.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+
+
+def _name(line: str) -> str:
+    """The field of a line, without the note in parentheses that may stand behind it."""
+    return _NOTE.sub("", line.partition(": ")[0].strip())
 
 
 def _lines(ids: Sequence[int], decode: Callable[[Sequence[int]], str], ends: dict[int, bool]) -> list[Line]:
