@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
-from pkv_agents.errors import OptionsError
+from pkv_agents.errors import OptionsError, UnsupportedModelError
 from pkv_agents.local.edit_way import edit_way
 from pkv_agents.local.model import LocalModel
 from pkv_agents.local.options import OptionFields, Reply
@@ -64,10 +64,12 @@ class Conversation:
         session: The conversation's session.
         edit_mode: What a changed field does; see the table above.
         skills: Texts in the session's instructions that are put in place from compiled keys and values.
+        qualified: Refuse a mode that the model's qualification does not allow.
         **options: Of each generation; see `GenerationOptions`.
 
     Raises:
         OptionsError: The mode is unknown, or is `stale`, which would leave the model with an old value.
+        UnsupportedModelError: The model was not qualified for the mode, or not at all, and must be.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class Conversation:
         *,
         edit_mode: str = "erratum",
         skills: Sequence[str] = (),
+        qualified: bool = False,
         **options: Unpack[OptionFields],
     ) -> None:
         self.model = model
@@ -90,6 +93,11 @@ class Conversation:
             raise OptionsError(
                 "edit_mode 'stale' leaves the model with an old value: no session can say that truthfully"
             )
+        if qualified:
+            if model.qualification is None:
+                raise UnsupportedModelError("this model has no qualification: give LocalModel the report of qualify")
+            for mode in (edit_mode, *(("skills",) if skills else ())):
+                model.qualification.require(mode)
 
     def answer(self, messages: Sequence[Message], **options: Unpack[OptionFields]) -> Turn:
         """Answers, and records what was told. If the call fails, nothing was told.

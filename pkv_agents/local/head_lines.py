@@ -16,6 +16,7 @@ from pkv_agents.kv import TokenRun
 
 Line = tuple[int, ...]
 
+_TAG = re.compile(r"((?:<state(?:-update)? id=\"|\[\[state(?:-update)? ))[a-z2-7]{4}")
 _NOTE = re.compile(r" \([^()]*\)$")
 
 
@@ -48,7 +49,11 @@ def changed_runs(old: Sequence[int], new: Sequence[int], *, decode: Callable[[Se
 
 
 def skeleton_of(text: str) -> str:
-    """A digest of a head without the values of its fields: equal as long as the same fields stand in the same text."""
+    """A digest of a head without the values of its fields and a session's tag.
+
+    It is equal as long as the same fields stand in the same text, for all sessions.
+    """
+    text = _TAG.sub(r"\1", text)
     names = "\n".join(line.partition(": ")[0] for line in text.split("\n"))
     return hashlib.blake2b(names.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 

@@ -12,10 +12,10 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Unpack
 
-from pkv_agents.errors import ContextLengthError
+from pkv_agents.errors import ContextLengthError, UnsupportedModelError
 from pkv_agents.kv import (
     EXACT,
     CacheKey,
@@ -23,17 +23,18 @@ from pkv_agents.kv import (
     DiskStore,
     HFModel,
     Lease,
-    Origin,
+    ModelFacts,
     PrefixCache,
     SegmentModel,
     Slab,
 )
 from pkv_agents.local.approximate import Approximations, Prepared
-from pkv_agents.local.decode import Decoder
+from pkv_agents.local.decode import Decoder, cut_behind
 from pkv_agents.local.edit_verdicts import EditVerdicts
 from pkv_agents.local.grammar import GrammarFactory
 from pkv_agents.local.head_lines import skeleton_of
 from pkv_agents.local.options import Delta, Done, GenerationOptions, OptionFields, Reply, StreamEvent
+from pkv_agents.local.qualification import Qualification
 from pkv_agents.local.skills import PREAMBLE, SkillShelf
 from pkv_agents.local.template import ChatTemplate, Rendered
 from pkv_agents.local.turns import assistant_text
@@ -57,9 +58,12 @@ class LocalModel:
         skill_store: Where compiled skills are kept; None keeps the latest in memory.
         adapter_name: Adapter that must be active; None takes the one active now. An engine serves one adapter.
         template_options: Variables of the chat template (`{"enable_thinking": False}`), the same for all requests.
+        qualification: What `qualify` found out about this model; it decides what `probe` holds an edit against.
 
     Attributes:
+        template: The chat template: it renders, tokenises, and knows where a head ends.
         verdicts: Which fields the edit mode `auto` may edit in place; `probe` fills it.
+        qualification: What is known of the model.
 
     Raises:
         UnsupportedModelError: If the model's cache cannot be handled exactly; the message has the reason.
@@ -76,26 +80,40 @@ class LocalModel:
         skill_store: DiskStore | None = None,
         adapter_name: str | None = None,
         template_options: Mapping[str, object] | None = None,
+        qualification: Qualification | None = None,
     ) -> None:
-        self._template = ChatTemplate(tokenizer, options=template_options or {})
+        self.template = ChatTemplate(tokenizer, options=template_options or {})
         self._model = HFModel(model, adapter=adapter_name)
         facts = self._model.facts
-        self._stop_ids: frozenset[int] = facts.stop_ids | self._template.stop_tokens
+        self._stop_ids: frozenset[int] = facts.stop_ids | self.template.stop_tokens
         self._grammars = GrammarFactory(tokenizer, vocab_size=facts.vocab_size, stop_ids=self._stop_ids)
         self._cache = PrefixCache(facts.shape, budget=cache_bytes, limit=facts.context_limit)
         self.verdicts = EditVerdicts()
+        self.qualification = qualification
+        if qualification is not None and qualification.fingerprint != facts.fingerprint:
+            raise UnsupportedModelError("this qualification is of another model: run qualify on this one")
         self._approximations = Approximations(
             lambda: SegmentModel(model, adapter=adapter_name),
             self._cache,
-            self._template,
-            shelf=SkillShelf(skill_store, preamble=self._template.preamble(PREAMBLE)),
+            self.template,
+            shelf=SkillShelf(skill_store, preamble=self.template.preamble(PREAMBLE)),
             allows=self.verdicts.allows,
         )
 
     @property
+    def facts(self) -> ModelFacts:
+        """What the engine learnt about the model."""
+        return self._model.facts
+
+    @property
     def fingerprint(self) -> str:
         """Identifies configuration and weights."""
-        return self._model.facts.fingerprint
+        return self.facts.fingerprint
+
+    @property
+    def reference(self) -> str:
+        """The edit mode that cheaper ones are held against: what `qualify` found, else `full`."""
+        return self.qualification.reference if self.qualification is not None else "full"
 
     @property
     def context_limit(self) -> int:
@@ -103,14 +121,9 @@ class LocalModel:
         return self._model.facts.context_limit
 
     @property
-    def template(self) -> ChatTemplate:
-        """The chat template: it renders, tokenises, and knows where a head ends."""
-        return self._template
-
-    @property
     def template_verdict(self) -> TemplateVerdict:
         """What the chat template does with late system turns, tools and growing histories."""
-        return self._template.verdict
+        return self.template.verdict
 
     @cached_property
     def profile(self) -> Profile:
@@ -147,12 +160,12 @@ class LocalModel:
 
     def render_ids(self, messages: Sequence[Message], tools: Sequence[Mapping[str, object]] = ()) -> list[int]:
         """The token ids of a request, ending where the answer begins."""
-        return list(self._template.render(messages, tools).ids)
+        return list(self.template.render(messages, tools).ids)
 
     def skeleton(self, messages: Sequence[Message], tools: Sequence[Mapping[str, object]] = ()) -> str:
         """Identifies a request's head without the values of its fields: verdicts are cached by it."""
-        ids = self._template.render(messages, tools).ids
-        return skeleton_of(self._template.text_of(ids[: self._template.head_size(ids)]))
+        ids = self.template.render(messages, tools).ids
+        return skeleton_of(self.template.text_of(ids[: self.template.head_size(ids)]))
 
     def logits(
         self,
@@ -176,7 +189,7 @@ class LocalModel:
             edit_mode: See `GenerationOptions`.
             skills: See `GenerationOptions`.
         """
-        asked = self._checked(self._template.render(messages, tools))
+        asked = self._checked(self.template.render(messages, tools))
         if cold:
             slab = Slab(self._model.facts.shape, capacity=len(asked.ids), limit=self.context_limit)
             return self._model.forward(slab, asked.ids)
@@ -224,9 +237,9 @@ class LocalModel:
             choices=wanted.choices,
             preface=wanted.preface,
         )
-        asked = self._checked(self._template.render(messages, wanted.tools))
+        asked = self._checked(self.template.render(messages, wanted.tools))
         budget = min(wanted.max_tokens, self.context_limit - len(asked.ids))
-        decoder = Decoder(self._template.tokenizer, wanted, constraint, stop_ids=self._stop_ids, budget=budget)
+        decoder = Decoder(self.template.tokenizer, wanted, constraint, stop_ids=self._stop_ids, budget=budget)
         return self._run(asked, decoder, wanted, started)
 
     def _run(
@@ -251,11 +264,11 @@ class LocalModel:
                     origin=ready.origin,
                     edited=ready.edited,
                 )
-                self._template.remember(asked, reply.ids, assistant_text(reply.message))
+                self.template.remember(asked, reply.ids, assistant_text(reply.message))
             except GeneratorExit:
-                self._template.remember(asked, decoder.kept_ids(), decoder.text)
+                self.template.remember(asked, decoder.kept_ids(), decoder.text)
                 raise
-            _cut_behind(lease.slab, len(ready.ids), reply.ids)
+            cut_behind(lease.slab, len(ready.ids), reply.ids)
             self._approximations.remember(wanted, lease.slab.ids.tolist(), ready.origin)
         yield Done(reply)
 
@@ -264,11 +277,8 @@ class LocalModel:
         self, asked: Rendered, wanted: GenerationOptions, *, reserve: int
     ) -> Generator[tuple[Lease, Prepared], None, None]:
         """A slab for a request, and what it rests on."""
-
-        def key_of(origin: Origin) -> CacheKey:
-            facts = self._model.facts
-            return CacheKey(facts.fingerprint, facts.adapter, str(facts.shape.dtype), wanted.salt, origin)
-
+        facts = self.facts
+        key_of = partial(CacheKey, facts.fingerprint, facts.adapter, str(facts.shape.dtype), wanted.salt)
         ready = self._approximations.prepare(asked, wanted, key_of)
         lease = self._cache.lease(key_of(ready.origin), ready.ids, reserve=reserve, session=wanted.session)
         if lease.slab.origin != ready.origin:  # what it was to rest on has gone: prefill, and be exact
@@ -285,13 +295,3 @@ class LocalModel:
                 "answer needs at least one: shorten the conversation or start a new one"
             )
         return asked
-
-
-def _cut_behind(slab: Slab, prompt: int, ids: Sequence[int]) -> None:
-    """Drops forwarded tokens that are no part of the answer (a stop string cut them off)."""
-    common = prompt
-    for have, want in zip(slab.ids[prompt:].tolist(), ids, strict=False):
-        if have != want:
-            break
-        common += 1
-    slab.crop(min(slab.length, common))
