@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from pkv_agents.kv._hf import HFModel, ModelFacts
 from pkv_agents.kv._memory import keep_freed_memory
+from pkv_agents.kv.compose import Placed, compiled_digest, compose, placed_origin
 from pkv_agents.kv.disk import DiskStore
 from pkv_agents.kv.edit import EditMode, edit
+from pkv_agents.kv.edit_runs import TokenRun, rewrite
 from pkv_agents.kv.engine import Forwarded, SegmentModel
 from pkv_agents.kv.families import Family, RopeKind, rope_table, support_table
 from pkv_agents.kv.floating import FloatingCost, FloatingMemory
+from pkv_agents.kv.image_span import ImageSpan
+from pkv_agents.kv.images import Images
 from pkv_agents.kv.origin import EXACT, Composed, Edited, Exact, FieldEdit, Origin
 from pkv_agents.kv.prefix_cache import CacheKey, CacheStats, Lease, PrefixCache
 from pkv_agents.kv.rotary import RotaryRule
@@ -37,10 +41,13 @@ __all__ = [
     "FloatingMemory",
     "Forwarded",
     "HFModel",
+    "ImageSpan",
+    "Images",
     "KVSegment",
     "Lease",
     "ModelFacts",
     "Origin",
+    "Placed",
     "PrefixCache",
     "Replacement",
     "RopeKind",
@@ -49,12 +56,17 @@ __all__ = [
     "Slab",
     "SlabError",
     "SlabShape",
+    "TokenRun",
     "compile_segment",
+    "compiled_digest",
+    "compose",
     "concat",
     "edit",
     "field_spans",
     "keep_freed_memory",
+    "placed_origin",
     "replacement",
+    "rewrite",
     "rope_table",
     "splice",
     "support_table",

@@ -141,8 +141,8 @@ class DiskStore:
             SegmentError: If it is not what compiling its tokens behind this preamble gives, or is another model's.
         """
         model.check(segment)
-        if segment.origin != compiled_origin(segment.ids.tolist(), preamble):
-            raise SegmentError("only what compile_segment() gave, with the same preamble, is stored")
+        if segment.origin != compiled_origin(segment.ids.tolist(), preamble) or segment.images:
+            raise SegmentError("only text that compile_segment() gave, with the same preamble, is stored")
         if segment.nbytes > self.max_bytes:
             return False
         key = key_of(model, segment.ids.tolist(), preamble)

@@ -87,6 +87,8 @@ _ROPES = {
 
 _WINDOW = "layers with a window keep all keys; the mask enforces the window"
 
+_PLANE = "text and images of one frame: the three axes move together"
+
 _SUPPORTED = (
     *(Family(name) for name in "falcon gemma granite llama mixtral olmo olmo2 olmoe qwen2 qwen2_moe qwen3".split()),
     Family("qwen3_moe"),
@@ -110,7 +112,7 @@ _SUPPORTED = (
     Family("gptj", "interleaved", "sincos", note="part of each head turns"),
     Family("deepseek_v2", "interleaved", "complex", "values", note="latents without position, beside one rotated key"),
     Family("deepseek_v3", rotated="values", note="latents without position, beside one rotated key"),
-    Family("qwen2_5_vl_text", multimodal=True, note="text only: the three axes move together"),
+    *(Family(name, multimodal=True, note=_PLANE) for name in ("qwen2_5_vl_text", "qwen3_vl_text")),
 )
 
 _RECURRENT = "it keeps a recurrent state, which cannot be cut, moved or joined"

@@ -45,7 +45,7 @@ CORE_LIBRARIES = {"pydantic", "pydantic_core", "typing_extensions"}
 LOCAL_LIBRARIES = CORE_LIBRARIES | {"jinja2", "llguidance", "numpy", "safetensors", "torch"}
 ADAPTER_LIBRARIES = {
     "langchain_pkv": {"langchain", "langchain_core", "langgraph", "pydantic", "pydantic_core", "typing_extensions"},
-    "llama_index.llms.pkv": {"llama_index", "pydantic", "pydantic_core", "typing_extensions"},
+    "llama_index.llms.pkv": {"llama_index", "pydantic", "pydantic_core", "typing_extensions", "workflows"},
 }
 
 CORE = sorted(name for name in our_modules() if name.partition(".")[0] == "pkv_agents")

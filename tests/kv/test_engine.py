@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pytest
 import torch
 
 from pkv_agents.errors import ContextLengthError, SegmentError, UnsupportedModelError
-from pkv_agents.kv import EXACT, KVSegment, SegmentModel, splice, support_table
-from pkv_agents.kv import engine as engine_module
+from pkv_agents.kv import EXACT, KVSegment, SegmentModel, _proof, splice, support_table
 from pkv_agents.kv._attention import AttentionRecorder
 from pkv_agents.kv._hf import layers_of
 from tests.kv.zoo import VOCABULARY, build, config_of, some_ids, tiny
@@ -150,7 +149,7 @@ def test_the_context_is_not_left() -> None:
 @pytest.mark.parametrize("batch", [[[1, 2], [3, 4]], torch.tensor([[1, 2], [0, 4]]), [torch.tensor([1, 2])]])
 def test_a_batch_is_refused_also_with_padding(batch: Any) -> None:
     model = engine("llama")
-    for forward in (model.prefill, lambda ids: model.forward(model.prefill(IDS).segment, ids)):
+    for forward in (model.prefill, partial(model.forward, model.prefill(IDS).segment)):
         with pytest.raises(SegmentError, match="one call for each, unpadded"):
             forward(batch)
     segment = model.prefill(IDS).segment
@@ -164,8 +163,15 @@ def test_a_segment_of_another_type_or_place_is_refused_before_it_is_used() -> No
     before = segment.checksum()
     half = dataclasses.replace(segment, values=tuple(values.half() for values in segment.values))
     meta = dataclasses.replace(segment, keys=tuple(keys.to("meta") for keys in segment.keys))
+
+    def forwarded(one: KVSegment) -> object:
+        return model.forward(one, [1])
+
+    def spliced(one: KVSegment) -> object:
+        return splice(model, None, [one], query=[1])
+
     for other, message in ((half, r"torch\.float16 on cpu.*torch\.float32 on cpu"), (meta, "on meta")):
-        for use in (model.check, lambda s: model.forward(s, [1]), lambda s: splice(model, None, [s], query=[1])):
+        for use in (model.check, forwarded, spliced):
             with pytest.raises(SegmentError, match=message):
                 use(other)
     with pytest.raises(ContextLengthError, match="position -1"):
@@ -174,7 +180,7 @@ def test_a_segment_of_another_type_or_place_is_refused_before_it_is_used() -> No
 
 
 def test_a_type_that_is_not_known_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(engine_module.TOLERANCES, torch.float16)
+    monkeypatch.delitem(_proof.TOLERANCES, torch.float16)
     with pytest.raises(UnsupportedModelError, match=r"caches keys and values as torch\.float16"):
         SegmentModel(build(config_of("llama")).half())
 

@@ -183,7 +183,11 @@ def test_two_threads_on_one_stored_head_are_what_one_after_the_other_gives() -> 
         return segment
 
     got: dict[int, KVSegment] = {}
-    threads = [threading.Thread(target=lambda seed=seed: got.update({seed: talk(seed)})) for seed in (10, 11)]
+
+    def keep(seed: int) -> None:
+        got[seed] = talk(seed)
+
+    threads = [threading.Thread(target=keep, args=(seed,)) for seed in (10, 11)]
     for thread in threads:
         thread.start()
     for thread in threads:
