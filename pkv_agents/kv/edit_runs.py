@@ -184,6 +184,6 @@ def _most_attended(
     replaced = {slot for run in runs for slot in range(run.start, run.stop)}
     paid = recorder.paid[runs[0].stop :].cpu()
     # A stable order, so that equal weights give the same choice everywhere.
-    ranked = torch.sort(paid, descending=True, stable=True).indices.tolist()
+    ranked = torch.sort(paid, descending=True, stable=True).indices
     free = [slot for index in ranked if (slot := runs[0].stop + int(index)) not in replaced]
     return sorted(free[:keep])
