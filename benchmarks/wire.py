@@ -1,6 +1,7 @@
 """What does it cost to tell an agent its state, by where in the request it stands?
 
     python -m benchmarks.wire [--quick] [--json FILE] [--rendering json|lines] [--tau2 DIR]
+    python -m benchmarks.wire --integration langchain|llama_index [--quick] [--json FILE]
 
 Whole conversations of an agent with tools are sent, request by request, to a simulated cache of each provider. Five
 arms put the state in five places (`_placements` says which, and where cache markers stand). A cell is a kind of
@@ -16,6 +17,9 @@ the head of a conversation, or so many more in the history of a request.
 retail domain. The state is the customer's profile and orders; a task's own actions change it.
 
 Last: what a change costs in characters beside a text diff, and how far a transcript grows over 300 of them.
+
+`--integration` asks something else: whether the very payloads of a framework's agents extend one another, for each
+provider's package, and what the cache serves of them (`_integration` has the conversation).
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from pathlib import Path
 
 from benchmarks._appended import CHANGES, growth, wordings
 from benchmarks._frame import Pace, options_parser, run_benchmark, say, tenth, write_json
+from benchmarks._integration_run import FRAMEWORKS, integration
 from benchmarks._placements import ARMS, Encoder, Rendering, Setting
 from benchmarks._tau2 import tau2_traces
 from benchmarks._traces import Trace, cells, make_trace
@@ -147,7 +152,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = options_parser(__doc__ or "")
     parser.add_argument("--rendering", choices=("json", "lines"), default="json", help="the state in the other arms")
     parser.add_argument("--tau2", type=Path, metavar="DIR", help="a folder with tau2-bench's retail domain")
+    parser.add_argument("--integration", choices=FRAMEWORKS, help="the payloads of a framework's agents instead")
     options = parser.parse_args(arguments)
+    if options.integration is not None:
+        return integration(options.integration, is_quick=options.quick, file=options.json)
     kinds = cells()
     if options.quick:
         kinds = kinds[:: -(-len(kinds) // tenth(len(kinds)))]

@@ -6,10 +6,10 @@ As in `providers`, the clients are the real ones and the bytes of each request a
 from __future__ import annotations
 
 import io
-import itertools
 import json
 from collections.abc import Sequence
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -18,12 +18,10 @@ from pydantic import SecretStr
 
 from tests.langchain.providers import Provider
 
-_numbers = itertools.count(1)
-
 
 def responses_answer(body: dict[str, Any], step: Any) -> dict[str, Any]:
-    """An answer of OpenAI's Responses API; each has an id of its own, which the next request may name."""
-    number = next(_numbers)
+    """An answer of OpenAI's Responses API; each has an id that no other one has in any process."""
+    number = uuid4().hex
     if isinstance(step, str):
         text = {"type": "output_text", "text": step, "annotations": []}
         output = [
@@ -137,19 +135,17 @@ def _gemini_answer(body: dict[str, Any], step: Any) -> dict[str, Any]:
 def gemini_model(name: str, script: Sequence[Any] = ()) -> tuple[Any, Provider]:
     """A `ChatGoogleGenerativeAI` over a mock transport, sync and async."""
     genai = pytest.importorskip("langchain_google_genai")
-    import httpx2
-
     provider = Provider(_gemini_answer, list(script))
 
-    def handle(request: httpx2.Request) -> httpx2.Response:
+    def handle(request: httpx.Request) -> httpx.Response:
         status, answer = provider.respond(request.content)
-        return httpx2.Response(status, json=answer)
+        return httpx.Response(status, json=answer)
 
     model = genai.ChatGoogleGenerativeAI(
         model=name,
         google_api_key=SecretStr("k"),
         max_retries=0,
-        client_args={"transport": httpx2.MockTransport(handle)},
+        client_args={"transport": httpx.MockTransport(handle)},
     )
     return model, provider
 

@@ -19,6 +19,10 @@ from langchain_anthropic import ChatAnthropic
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
+from benchmarks._integration_payload import bare as bare
+from benchmarks._integration_payload import marked as marked
+from benchmarks._integration_payload import wire_prefix as wire_prefix
+
 
 @dataclass
 class Provider:
@@ -146,41 +150,6 @@ def assert_legal_for_anthropic(body: dict[str, Any]) -> None:
             if block["type"] == "tool_result":
                 assert before is not None and before["role"] == "assistant"
                 assert block["tool_use_id"] in {part.get("id") for part in before["content"]}
-
-
-MARKERS = ("cache_control", "prompt_cache_breakpoint", "cachePoint")
-
-
-def bare(data: Any) -> Any:
-    """A payload as a prefix cache sees it: without markers, and a lone block of text as that text."""
-    if isinstance(data, list):
-        items = [
-            bare(item) for item in cast("list[Any]", data) if not (isinstance(item, dict) and "cachePoint" in item)
-        ]
-        lone = len(items) == 1 and isinstance(items[0], dict) and set(items[0]) == {"type", "text"}
-        return items[0]["text"] if lone else items
-    if isinstance(data, dict):
-        return {key: bare(value) for key, value in cast("dict[str, Any]", data).items() if key not in MARKERS}
-    return data
-
-
-def marked(data: Any, path: str = "") -> dict[str, Any]:
-    """Every marker of a payload with its place."""
-    found: dict[str, Any] = {}
-    if isinstance(data, list):
-        for index, item in enumerate(cast("list[Any]", data)):
-            found |= marked(item, f"{path}[{index}]")
-    if isinstance(data, dict):
-        for key, value in cast("dict[str, Any]", data).items():
-            found |= {path: value} if key in MARKERS else marked(value, f"{path}.{key}".lstrip("."))
-    return found
-
-
-def wire_prefix(body: dict[str, Any]) -> list[str]:
-    """A payload as the sequence that a prefix cache sees: head first, each message one item, markers left out."""
-    head = json.dumps(bare(body.get("system", "")), sort_keys=True)
-    messages = cast("list[Any]", body.get("messages", body.get("input", body.get("contents"))))
-    return [head, *(json.dumps(bare(message), sort_keys=True) for message in messages)]
 
 
 def assert_append_only(bodies: Sequence[dict[str, Any]]) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import dynamic_prompt
-from langchain_core.messages import HumanMessage
+from langchain.agents.middleware import dynamic_prompt, wrap_model_call
+from langchain_core.messages import HumanMessage, SystemMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel, Field, SecretStr, computed_field, field_serializer
 
@@ -25,7 +27,7 @@ from pkv_agents import (
     Tracked,
     TrackedState,
 )
-from tests.langchain.support import TAG, Scripted, Shop, a_shop, texts
+from tests.langchain.support import TAG, Scripted, Shop, a_shop, errata_in, texts, wire_of
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
 
@@ -43,12 +45,68 @@ def only_the_time(request: Any) -> str:
     return "It is noon."
 
 
+@wrap_model_call
+def other_model(request: Any, handler: Any) -> Any:
+    return handler(request.override(model=Scripted(), system_message=SystemMessage("Another model, another prompt.")))
+
+
+@wrap_model_call
+async def other_model_async(request: Any, handler: Any) -> Any:
+    return await handler(request.override(model=Scripted(), system_message=SystemMessage("Another prompt.")))
+
+
 class TestOrder:
-    def test_a_middleware_behind_ours_that_replaces_the_prompt_is_noticed_and_nothing_is_recorded(self) -> None:
+    """A middleware behind ours changes what we planned: the state is told all the same."""
+
+    @pytest.mark.parametrize("how", ["invoke", "ainvoke", "stream"])
+    async def test_a_prompt_that_is_replaced_behind_ours(self, how: str) -> None:
+        notices: list[Notice] = []
+        seen: list[Any] = []
+        model = Scripted()
+        ours = StateMiddleware(
+            Shop, instructions="Be brief.", tag=TAG, on_notice=notices.append, on_call=seen.append, strict=True
+        )
+        agent = an_agent([ours, only_the_time], model)
+        for text, state in (("hello", {"pkv_state": a_shop()}), ("again", {"pkv_state": {"mode": "auto"}}), ("so", {})):
+            given = {"messages": [HumanMessage(text)], **state}
+            if how == "ainvoke":
+                await agent.ainvoke(given, THREAD)
+            elif how == "stream":
+                list(agent.stream(given, THREAD))
+            else:
+                agent.invoke(given, THREAD)
+        assert notices == []
+        sent = [wire_of(request) for request in model.requests]
+        assert all(two[: len(one)] == one for one, two in itertools.pairwise(sent))
+        assert model.requests[0][0].text.startswith("It is noon.\n\nBe brief.\n\nCurrent state.")
+        assert errata_in(model.requests[-1]) == ['mode: "auto"']
+        assert [list(call.messages) for call in seen] == model.requests
+        record = read_ledger(agent.get_state(THREAD).values)
+        assert record is not None and record.calls == 3
+
+    def test_messages_that_are_dropped_behind_ours(self) -> None:
+        """What was told there is told again, and the prefix that moved is reported."""
+
+        @wrap_model_call
+        def only_the_newest(request: Any, handler: Any) -> Any:
+            return handler(request.override(messages=copy.deepcopy(request.messages[-2:])))
+
+        notices: list[Notice] = []
+        model = Scripted()
+        agent = an_agent([StateMiddleware(Shop, tag=TAG, on_notice=notices.append), only_the_newest], model)
+        say(agent, pkv_state=a_shop())
+        say(agent, "again", pkv_state={"mode": "auto"})
+        assert errata_in(model.requests[-1]) == ['mode: "auto"']
+        assert {notice.code for notice in notices} <= {"history_edited", "history_rewritten"} and notices
+        say(agent, "more")
+        last = texts(model.requests[-1]).replace('\\"', '"')
+        assert 'mode: "auto"' in last and "again" not in last
+
+    def test_another_model_and_another_prompt_behind_ours_are_noticed_and_nothing_is_recorded(self) -> None:
         notices: list[Notice] = []
         seen: list[Any] = []
         ours = StateMiddleware(Shop, tag=TAG, on_notice=notices.append, on_call=seen.append)
-        agent = an_agent([ours, only_the_time])
+        agent = an_agent([ours, other_model])
         assert say(agent, pkv_state=a_shop())["messages"][-1].text == "ok"
         assert [notice.code for notice in notices] == ["not_sent"] and "last" in notices[0].mend
         assert read_ledger(agent.get_state(THREAD).values) is None and not seen
@@ -62,7 +120,7 @@ class TestOrder:
 
     async def test_async_too(self) -> None:
         notices: list[Notice] = []
-        agent = an_agent([StateMiddleware(Shop, on_notice=notices.append), only_the_time])
+        agent = an_agent([StateMiddleware(Shop, on_notice=notices.append), other_model_async])
         await agent.ainvoke({"messages": [HumanMessage("hello")], "pkv_state": a_shop()}, THREAD)
         assert [notice.code for notice in notices] == ["not_sent"]
 

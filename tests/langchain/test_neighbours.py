@@ -95,7 +95,7 @@ def test_summarisation(ours_is_last: bool) -> None:
 
 @ORDERS
 def test_context_editing(ours_is_last: bool) -> None:
-    """It edits requests, not the thread; listed behind ours it sees errata as content and leaves them."""
+    """It edits requests, not the thread; listed behind ours it edits the planned one, which is planned anew."""
     edit = ClearToolUsesEdit(trigger=120, keep=1)
     script = [calls(call("look", "c1", order_id="K417")), calls(call("look", "c2", order_id="M220")), AIMessage("so")]
     beside = Beside(ContextEditingMiddleware(edits=[edit]), script, ours_is_last=ours_is_last)
@@ -103,8 +103,7 @@ def test_context_editing(ours_is_last: bool) -> None:
     beside.say("and?", pkv_state={"mode": "auto"})
     assert "[cleared]" in texts(beside.model.requests[-1])
     assert beside.is_told('mode: "auto"')
-    if ours_is_last:
-        assert beside.breaks() == 1 and [code for code in beside.codes if code.startswith("history_")]
+    assert beside.breaks() == 1 and [code for code in beside.codes if code.startswith("history_")]
     assert "not_sent" not in beside.codes
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_pkv._ledger import LedgerRecord, read_ledger, rebase_update
 from langchain_pkv._messages import to_core
 from langchain_pkv._state import read_state
+from langchain_pkv.compaction import SummaryMiddleware, TrimMiddleware
 from langchain_pkv.middleware import ModelCall, StateMiddleware
 from langchain_pkv.stateful import StatefulChatModel, with_state
 
@@ -22,6 +23,8 @@ __all__ = [
     "ModelCall",
     "StateMiddleware",
     "StatefulChatModel",
+    "SummaryMiddleware",
+    "TrimMiddleware",
     "read_ledger",
     "read_state",
     "rebase_update",

@@ -96,17 +96,24 @@ def place(plan: TurnPlan, messages: Sequence[BaseMessage], core: Sequence[Messag
         A new list, without the leading system messages, which are in the head. Messages that go out unchanged are the
         same objects.
     """
+    return [sent for _, sent in placed(plan, messages, core)]
+
+
+def placed(
+    plan: TurnPlan, messages: Sequence[BaseMessage], core: Sequence[Message]
+) -> list[tuple[BaseMessage | None, BaseMessage]]:
+    """The same, each message beside the one that was given; None beside an erratum."""
     sent = iter(wire(plan, core)[1:])
     # All errata of one place that travel as system messages are one system message.
     slots = {insertion.after for insertion in plan.insertions if insertion.carrier == "system"}
-    placed: list[BaseMessage] = []
+    pairs: list[tuple[BaseMessage | None, BaseMessage]] = []
     for index in range(plan.leading, len(messages)):
         if index not in plan.dropped:
-            placed.append(_as_sent(messages[index], core[index], next(sent)))
+            pairs.append((messages[index], _as_sent(messages[index], core[index], next(sent))))
         if index + 1 in slots:
-            placed.append(SystemMessage(content=next(sent).text))
+            pairs.append((None, SystemMessage(content=next(sent).text)))
     assert next(sent, None) is None, "an erratum stands where no message is"
-    return placed
+    return pairs
 
 
 def _as_sent(message: BaseMessage, core: Message, sent: Message) -> BaseMessage:

@@ -1,4 +1,4 @@
-"""What was really sent: a look at the messages that reach the model, behind every other middleware."""
+"""What was really sent, where another model than ours was called: a middleware behind ours may fall back to one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOT_SENT = Notice(
     code="not_sent",
     path="middleware",
     cost="the model was not told the state; nothing is recorded, so all of it is told again",
-    mend="list StateMiddleware last, so that no other middleware replaces the prompt or the messages behind it",
+    mend="list StateMiddleware last, so that no other middleware replaces both the model and the prompt behind it",
     message="the request that reached the model lacks what StateMiddleware put there",
 )
 

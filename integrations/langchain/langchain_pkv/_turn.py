@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from langchain_core.messages import BaseMessage
 
 from langchain_pkv._caching import CacheWishes, Outgoing, bare, outgoing
 from langchain_pkv._ledger import LedgerRecord
+from langchain_pkv._planned import Planned
 from pkv_agents import Notice, TurnPlan, Usage
 
 
@@ -36,20 +38,47 @@ class ModelCall:
 class LastStep:
     """What is done with a planned request just before it leaves.
 
+    Args:
+        planned: The request.
+        model: Who gets it.
+        wishes: What the application wants of the cache.
+        tell: Reports the notices of the plan that is really sent; asked again only where there are others.
+
     Attributes:
+        planned: The request as it was planned last.
         sent: The request as it left; None while it did not.
     """
 
-    def __init__(self, plan: TurnPlan, model: BaseChatModel, wishes: CacheWishes) -> None:
-        self._plan, self._model, self._wishes = plan, model, wishes
+    def __init__(
+        self, planned: Planned, model: BaseChatModel, wishes: CacheWishes, tell: Callable[[TurnPlan], None]
+    ) -> None:
+        self.planned = self._first = planned
+        self._model, self._wishes, self._tell = model, wishes, tell
+        self._causes: list[str] | None = None
         self.sent: Outgoing | None = None
 
     def __call__(
         self, messages: list[BaseMessage], options: dict[str, Any]
     ) -> tuple[list[BaseMessage], dict[str, Any]]:
-        """Add the cache's markers and key."""
-        self.sent = outgoing(messages, options, self._model, self._plan, self._wishes)
+        """Plan anew what others have changed; add the cache's markers and key."""
+        self.planned = self._first.as_it_leaves(messages)
+        if self.planned is not self._first:
+            messages = [self.planned.system, *self.planned.messages]
+        self.tell()
+        self.sent = outgoing(messages, options, self._model, self.plan, self._wishes)
         return self.sent.messages, self.sent.options
+
+    def tell(self) -> None:
+        """Report the plan's notices, unless that was done."""
+        causes = [cause(self.plan, notice) for notice in self.plan.notices]
+        if causes != self._causes:
+            self._causes = causes
+            self._tell(self.plan)
+
+    @property
+    def plan(self) -> TurnPlan:
+        """What is sent."""
+        return self.planned.plan
 
     @property
     def tools(self) -> str:
@@ -57,14 +86,20 @@ class LastStep:
         if self.sent is None:
             return ""
         data = json.dumps(bare(self.sent.options.get("tools")), default=str)
-        return f"{self._plan.sent.model}/{hashlib.sha256(data.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+        return f"{self.plan.sent.model}/{hashlib.sha256(data.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A model call that was planned and not made yet."""
+    """A model call that was planned and not made yet.
 
-    plan: TurnPlan
+    Attributes:
+        notices: What there is to say beside the plan's.
+        record: What the thread's ledger channel holds.
+        request: The request for those behind us.
+        last_step: What is done when it leaves.
+    """
+
     notices: tuple[Notice, ...]
     record: LedgerRecord | None
     request: ModelRequest[Any]
@@ -106,4 +141,11 @@ NO_LEDGER = Notice(
     mend="compile the agent with a checkpointer and call it with the thread's id, so that the ledger is kept; "
     "for a thread that is older than this middleware there is nothing to do",
     message="the conversation has answers but no ledger",
+)
+
+UNREADABLE = Notice(
+    code="ledger_unreadable",
+    path="",
+    cost="the head is rendered anew and the whole conversation is read again",
+    mend="run one version of langchain-pkv on all workers of a thread",
 )

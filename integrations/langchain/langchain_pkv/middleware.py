@@ -25,12 +25,14 @@ from langgraph.types import Command
 from langchain_pkv._caching import CacheWishes
 from langchain_pkv._guard import checked_result
 from langchain_pkv._ledger import LEDGER_CHANNEL, STATE_CHANNEL, LedgerRecord, pack, unpack
-from langchain_pkv._messages import head, head_text, join_instructions, place, to_core
+from langchain_pkv._messages import to_core
 from langchain_pkv._outgoing import with_last_step
+from langchain_pkv._planned import Setting
 from langchain_pkv._profiles import model_name, model_profile, refuses_late_system
 from langchain_pkv._sent import NOT_SENT, SentMessages, was_sent, watched
 from langchain_pkv._state import graph_state, read_state
-from langchain_pkv._turn import NO_LEDGER, STATE_IGNORED, LastStep, ModelCall, Turn, cause, tools_notice
+from langchain_pkv._switches import answer_if_off, checked_switch
+from langchain_pkv._turn import NO_LEDGER, STATE_IGNORED, UNREADABLE, LastStep, ModelCall, Turn, cause, tools_notice
 from langchain_pkv._usage import usage_of
 from langchain_pkv.stateful import StatefulChatModel
 from pkv_agents import (
@@ -50,7 +52,6 @@ from pkv_agents import (
     Usage,
     check_tag,
     commit,
-    plan,
     system_refused,
     without_system,
 )
@@ -88,6 +89,9 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
         rebase_policy: When errata are folded into a new baseline.
         markers: Place cache markers where the provider takes them; False leaves every marker as it is.
         marker_ttl: How long a marked prefix should live, where the provider lets a request choose.
+        tools_on: The field that turns tools on and off: a `dict[str, bool]` by their names (a tool that is not in it is
+            on), or a list or set of those that are on. The tools that are sent stay as they are; the model is told by
+            an erratum, and a call of one that is off gets an error instead of being run.
         cache_key: Whose data this is, to send a cache key where the provider routes by one: the tenant's name, or a
             function from LangGraph's `Runtime` to it. Only a hash of it goes out. None sends no key.
     """
@@ -108,6 +112,7 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
         rebase_policy: RebasePolicy = DEFAULT_POLICY,
         markers: bool = True,
         marker_ttl: Ttl = "5m",
+        tools_on: str | None = None,
         cache_key: str | Callable[[Runtime[Any]], str] | None = None,
     ) -> None:
         super().__init__()
@@ -130,6 +135,7 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
         self._policy = rebase_policy
         self._wishes = CacheWishes(markers, marker_ttl)
         self._tenant = cache_key
+        self._tools_on = checked_switch(schema, tools_on)
         self._models_seen: set[str] = set()
         # A strict session must fail on a conflict; the channel cannot raise, so it remembers the conflict as refused.
         on_conflict = None if strict else self._report
@@ -146,7 +152,7 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
             with watched() as sent:
                 response = handler(turn.request)
         except Exception as error:
-            if not refuses_late_system(error, turn.plan):
+            if not refuses_late_system(error, turn.last_step.plan):
                 raise
             turn = self._prepare(request, refused_by=model_name(request.model))
             with watched() as sent:
@@ -162,7 +168,7 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
             with watched() as sent:
                 response = await handler(turn.request)
         except Exception as error:
-            if not refuses_late_system(error, turn.plan):
+            if not refuses_late_system(error, turn.last_step.plan):
                 raise
             turn = self._prepare(request, refused_by=model_name(request.model))
             with watched() as sent:
@@ -178,75 +184,67 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
             self._report(system_refused(refused_by))
             known = record if record is not None else LedgerRecord(Ledger(), Usage(), 0)
             record = replace(known, ledger=without_system(known.ledger, refused_by))
-        messages = request.messages
-        core = to_core(messages)
-        if record is None and any(message.role == "assistant" for message in core):
+        if record is None and any(isinstance(message, AIMessage) for message in request.messages):
             self._report(NO_LEDGER)
-        own = [request.system_message] if request.system_message is not None else []
-        turn_plan = plan(
-            record.ledger if record else None,
-            self._current(values, request.runtime),
-            core,
+        setting = Setting(
+            record=record,
+            state=self._current(values, request.runtime),
+            instructions=self._instructions,
             profile=self._profile or self._profile_of(request.model),
-            instructions=join_instructions(head_text(own), self._instructions),
-            tag=self._tag,
             policy=self._policy,
-            rebase=record.rebase if record else None,
-            clock=datetime.now(UTC),
+            tag=self._tag,
             model=model_name(request.model),
+            clock=datetime.now(UTC),
         )
+        planned = setting.planned(request.system_message, request.messages)
         ignored = self._source is not None and bool(values.get(STATE_CHANNEL))
-        notices = (*turn_plan.notices, *((STATE_IGNORED,) if ignored else ()))
-        self._report_new(turn_plan, notices, record)
-        leading = cast("list[Any]", messages[: turn_plan.leading])
+        also = (STATE_IGNORED,) if ignored else ()
         tenant = self._tenant(request.runtime) if callable(self._tenant) else self._tenant
-        last_step = LastStep(turn_plan, request.model, replace(self._wishes, tenant=tenant))
+        wishes = replace(self._wishes, tenant=tenant)
+
+        def tell(sent: TurnPlan) -> None:
+            self._report_new(sent, (*sent.notices, *also), record)
+
+        last_step = LastStep(planned, request.model, wishes, tell)
         sent = request.override(
             model=with_last_step(request.model, last_step),
-            system_message=head(turn_plan, [*own, *leading], "" if own else self._instructions),
-            messages=cast("list[Any]", place(turn_plan, messages, core)),
+            system_message=planned.system,
+            messages=cast("list[Any]", planned.messages),
         )
-        return Turn(turn_plan, notices, record, sent, last_step)
+        return Turn(also, record, sent, last_step)
 
     def _finish(self, turn: Turn, response: ModelResponse[Any], sent: SentMessages) -> ExtendedModelResponse[Any]:
-        if not was_sent(turn.plan, sent):
+        sent_plan, old, left = turn.last_step.plan, turn.record, turn.last_step.sent
+        if left is None and not was_sent(sent_plan, sent):
             self._report(NOT_SENT)
             return ExtendedModelResponse(model_response=response)
+        turn.last_step.tell()
         usage = usage_of(response.result)
-        old, left = turn.record, turn.last_step.sent
         moved = tools_notice(old.tools if old else "", turn.last_step.tools)
         found = (*(left.notices if left else ()), *((moved,) if moved else ()))
-        notices = (*turn.notices, *found)
-        self._report_new(turn.plan, found, old)
+        notices = (*sent_plan.notices, *turn.notices, *found)
+        self._report_new(sent_plan, found, old)
         total = old.usage + usage if old and usage else usage or (old.usage if old else Usage())
         answer = next((message for message in response.result if isinstance(message, AIMessage)), None)
-        ledger = commit(old.ledger if old else None, turn.plan, answer=to_core([answer])[0] if answer else None)
-        causes = (cause(turn.plan, notice) for notice in notices)
+        ledger = commit(old.ledger if old else None, sent_plan, answer=to_core([answer])[0] if answer else None)
+        causes = (cause(sent_plan, notice) for notice in notices)
         told = tuple(dict.fromkeys((*(old.told if old else ()), *causes)))
         tools = turn.last_step.tools or (old.tools if old else "")
         record = LedgerRecord(ledger, total, (old.calls if old else 0) + 1, told, tools=tools)
         if self._on_call is not None:
             own = turn.request.system_message
             messages = left.messages if left else (*([own] if own else []), *turn.request.messages)
-            self._on_call(ModelCall(turn.plan, usage, tuple(messages), tuple(response.result)))
+            self._on_call(ModelCall(sent_plan, usage, tuple(messages), tuple(response.result)))
         return ExtendedModelResponse(model_response=response, command=Command(update={LEDGER_CHANNEL: pack(record)}))
 
     def _record(self, values: Mapping[str, Any]) -> LedgerRecord | None:
         try:
             return unpack(values.get(LEDGER_CHANNEL))
         except LedgerError as error:
-            self._report(
-                Notice(
-                    code="ledger_unreadable",
-                    path="",
-                    cost="the head is rendered anew and the whole conversation is read again",
-                    mend="run one version of langchain-pkv on all workers of a thread",
-                    message=str(error),
-                )
-            )
+            self._report(replace(UNREADABLE, message=str(error)))
             return None
 
-    def _current(self, values: Mapping[str, Any], runtime: Runtime[Any]) -> TrackedState:
+    def _current(self, values: Mapping[str, Any], runtime: Any) -> TrackedState:
         if self._source is not None:
             state = self._source if isinstance(self._source, TrackedState) else self._source(runtime)
             if not isinstance(state, self._schema):
@@ -265,14 +263,20 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
     # Tool calls: a patch that does not fit is refused here, where the model can be told.
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolResult]) -> ToolResult:
-        """Run the tool and check the state patches that it returns."""
-        return self._checked(request, handler(request))
+        """Run the tool, if it is on, and check the state patches that it returns."""
+        return self._turned_off(request) or self._checked(request, handler(request))
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[ToolResult]]
     ) -> ToolResult:
-        """Run the tool and check the state patches that it returns."""
-        return self._checked(request, await handler(request))
+        """Run the tool, if it is on, and check the state patches that it returns."""
+        return self._turned_off(request) or self._checked(request, await handler(request))
+
+    def _turned_off(self, request: ToolCallRequest) -> ToolMessage | None:
+        if self._tools_on is None:
+            return None
+        state = self._current(cast("Mapping[str, Any]", request.state), request.runtime)
+        return answer_if_off(getattr(state, self._tools_on), request)
 
     def _checked(self, request: ToolCallRequest, result: ToolResult) -> ToolResult:
         schema = None if self._source is not None else self._schema
