@@ -23,6 +23,7 @@ import numpy as np
 import torch
 
 from pkv_agents.errors import ContextLengthError, SegmentError
+from pkv_agents.kv._checks import check_tokens
 from pkv_agents.kv._device import on_device
 from pkv_agents.kv._loaded import LoadedModel
 from pkv_agents.kv.image_span import ImageSpan
@@ -76,8 +77,7 @@ def place(loaded: LoadedModel, ids: Sequence[int], images: Images, start: int, l
     index = getattr(getattr(loaded.model, "model", None), "get_rope_index", None)
     if image is None or index is None:
         raise SegmentError("this model takes no images")
-    if not len(ids) or not 0 <= min(ids) <= max(ids) < loaded.config.vocab_size:
-        raise SegmentError(f"ids must be at least one number from 0 to {loaded.config.vocab_size - 1}")
+    check_tokens(ids, 0, vocabulary=loaded.config.vocab_size, limit=limit, image=None)
     grid = [[int(side) for side in row] for row in images.grid]
     if video in ids or any(frames != 1 for frames, _, _ in grid):
         raise SegmentError("a video's frames stand apart in time; only images of one frame can be moved")
@@ -95,7 +95,7 @@ def place(loaded: LoadedModel, ids: Sequence[int], images: Images, start: int, l
         ImageSpan(*run, across // merge, digest)
         for run, (_, _, across), digest in zip(runs, grid, _digests(images.pixels, grid), strict=True)
     )
-    if start < 0 or start + len(ids) - sum(wanted) + sum(span.extent for span in spans) > limit or len(ids) > limit:
+    if start < 0 or start + len(ids) - sum(wanted) + sum(span.extent for span in spans) > limit:
         raise ContextLengthError(f"{len(ids)} tokens at position {start} do not fit a context of {limit}")
     arguments: dict[str, object] = {
         "pixel_values": images.pixels,
