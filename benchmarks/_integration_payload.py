@@ -80,7 +80,7 @@ def _blocks(body: dict[str, Any]) -> Iterator[tuple[str | None, Any]]:
     for name in (*_TOOLS, *_SYSTEM):
         found = body.get(name, [])
         if name == "toolConfig":
-            found = found["tools"] if found else []
+            found = found.get("tools", []) if found else []  # Bedrock's; Gemini's says only how they are called
         yield from map(_block, cast("list[Any]", found) if isinstance(found, list) else [found])
     for message in _messages(body):
         content = message.get("content", message.get("parts"))

@@ -1,6 +1,6 @@
 """Runs the conversation of `_integration` through a framework, reads the payloads, prints what came of it.
 
-    python -m benchmarks.wire --integration langchain [--quick] [--json FILE]
+    python -m benchmarks.wire --integration langchain|llama_index [--quick] [--json FILE]
 
 In our arm the second part of the conversation is driven by a process of its own, which this module starts:
 
@@ -25,7 +25,7 @@ from benchmarks._integration_payload import breaks, cache_request_of
 from benchmarks._placements import Encoder
 from pkv_agents import CacheSim
 
-FRAMEWORKS = ("langchain",)
+FRAMEWORKS = ("langchain", "llama_index")
 _PAUSE = 20.0  # seconds between two requests
 
 

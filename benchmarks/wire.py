@@ -1,7 +1,7 @@
 """What does it cost to tell an agent its state, by where in the request it stands?
 
     python -m benchmarks.wire [--quick] [--json FILE] [--rendering json|lines] [--tau2 DIR]
-    python -m benchmarks.wire --integration langchain [--quick] [--json FILE]
+    python -m benchmarks.wire --integration langchain|llama_index [--quick] [--json FILE]
 
 Whole conversations of an agent with tools are sent, request by request, to a simulated cache of each provider. Five
 arms put the state in five places (`_placements` says which, and where cache markers stand). A cell is a kind of

@@ -1,11 +1,10 @@
 """The support agent, four ways, on LlamaIndex: the shop, the script and the report of `examples.support_agent`.
 
-    python -m examples.support_agent_llamaindex --turns 3
-    python -m examples.support_agent_llamaindex --model openai:gpt-5       # OPENAI_API_KEY
+    make example ARGS="--framework llama_index --turns 3"
+    python -m examples.support_agent_llamaindex --turns 3        # the same
 
-Hypothesis: what `StatefulLLM` keeps warm and what it decides does not depend on the framework around it. The same
-cached share and the same decisions as on LangChain confirm it; other decisions in all arms alike would only mean that
-LlamaIndex's agent writes the history differently (it adds the tool's words as an answer of the assistant's).
+Hypothesis: what is kept warm and what is decided does not depend on the framework around the model. The same requests
+as LangChain's agent makes, token for token, and so the same decisions, confirm it.
 
 Each arm is one `FunctionAgent` with a workflow context of its own, whose store holds the shop's state. Tools change it
 there and end the turn with their words (`return_direct`). The arms differ in how the model hears of a change:
@@ -22,33 +21,30 @@ import asyncio
 import sys
 import time
 from collections.abc import Callable
-from datetime import datetime
-from pathlib import Path
-from typing import Annotated, Any, cast
+from functools import partial
+from typing import Any, cast
 
-import typer
-from llama_index.core.agent.workflow import AgentOutput, FunctionAgent
-from llama_index.core.llms.function_calling import FunctionCallingLLM
+from llama_index.core.agent.workflow import AgentInput, AgentOutput, AgentStream, FunctionAgent
 from llama_index.core.tools import FunctionTool
 from llama_index.core.workflow import Context
+from llama_index.core.workflow.errors import WorkflowRuntimeError  # pyright: ignore[reportPrivateImportUsage]
 from pydantic import BaseModel, ConfigDict, create_model
-from rich.console import Console
 
-from examples.support_agent.arms import ARMS, POLICY, TAG, Arm, head_text
-from examples.support_agent.console import live, show
-from examples.support_agent.models import EMBEDDED, Choice, choose_model
-from examples.support_agent.report import write_report
-from examples.support_agent.results import Decision, RunResult, TurnRow, with_agreement
-from examples.support_agent.runner import expected_decision, versions
+from examples.support_agent import __main__ as program
+from examples.support_agent.arms import POLICY, TAG, Arm, head_text
+from examples.support_agent.models import Choice, foreign_errors
+from examples.support_agent.results import RunResult, TurnRow
+from examples.support_agent.runner import run as run_with
 from examples.support_agent.scenario import TURNS, initial_state
 from examples.support_agent.schema import Shop
 from examples.support_agent.tools import EFFECTS
-from examples.support_agent.training.rows import tools_block
+from examples.support_agent.turns import turn_row
 from examples.support_agent.vocabulary import TOOL_DOCS, ToolDoc
-from llama_index.llms.pkv import ContextSession, LocalLLM, ModelCall, StatefulLLM, StateMemory
-from pkv_agents import ModelError, Notice, PkvError, Usage, diff, estimate_tokens, normalise_usage, snapshot
+from llama_index.llms.pkv import ContextSession, ModelCall, StatefulLLM, StateMemory
+from pkv_agents import ModelError, Notice, Usage, normalise_usage
 
-_HOSTED = "openai:"
+_STEPS = 4
+"""The most model calls of one turn; a turn that goes well has one."""
 
 
 def shop_tools(session: ContextSession[Shop]) -> list[FunctionTool]:
@@ -82,179 +78,130 @@ class _Untitled(BaseModel):
     model_config = ConfigDict(json_schema_extra=_without_titles)
 
 
+class Timer:
+    """Watches a run's events: the answers, and the times of the first model call."""
+
+    def __init__(self) -> None:
+        self.answers: list[AgentOutput] = []
+        self.seconds = 0.0
+        self.first_token: float | None = None
+        self._started = time.perf_counter()
+
+    def read(self, event: object) -> None:
+        """An event passes."""
+        if self.answers and not isinstance(event, AgentOutput):
+            return
+        now = time.perf_counter()
+        if isinstance(event, AgentInput):
+            self._started = now
+        elif isinstance(event, AgentStream) and (event.delta or event.tool_calls) and self.first_token is None:
+            self.first_token = now - self._started
+        elif isinstance(event, AgentOutput):
+            self.seconds = self.seconds or now - self._started
+            self.answers.append(event)
+
+
 class ArmPlayer:
     """Plays the script through one agent.
 
     Args:
-        llm: The model, for this arm alone.
+        choice: The model.
         arm: How it is kept informed.
-        count: Counts the tokens of a text.
+        tag: The tag of the state blocks.
         on_notice: Called with each notice of the library.
+        loop: Runs the agent; the clients of hosted models stay on the loop that they began on.
     """
 
     def __init__(
         self,
-        llm: FunctionCallingLLM,
+        choice: Choice,
         arm: Arm,
         *,
-        count: Callable[[str], int] = estimate_tokens,
+        loop: asyncio.Runner,
+        tag: str = TAG,
         on_notice: Callable[[Notice], None] = lambda notice: None,
     ) -> None:
+        self._choice = choice
         self._arm: Arm = arm
-        self._count = count
+        self._tag = tag
+        self._loop = loop
         self._planned: list[ModelCall] = []
         self._before: Shop | None = None
         instructions = POLICY if arm == "ours" else ""
         self.session = ContextSession(
-            Shop, initial=initial_state(), instructions=instructions, tag=TAG, on_notice=on_notice
+            Shop, initial=initial_state(), instructions=instructions, tag=tag, on_notice=on_notice
         )
+        llm = choice.for_arm(arm)
         asked = StatefulLLM(llm, self.session, on_call=self._planned.append) if arm == "ours" else llm
         self.agent: Any = FunctionAgent(llm=asked, tools=[*shop_tools(self.session)], initial_tool_choice="required")
         self.context: Context[Any] = Context(self.agent)
-        self._memory = StateMemory()
 
-    async def play(self, number: int) -> TurnRow:
+    def play(self, number: int) -> TurnRow:
         """Play turn `number` of the script; turns come in order, from 1."""
+        with foreign_errors():
+            return self._loop.run(self._play(number))
+
+    async def _play(self, number: int) -> TurnRow:
         turn = TURNS[number - 1]
         self._planned.clear()
         shop = await self.session.update(self.context, turn.outside)
         if self._arm in ("rewrite", "rewrite_late") or (number == 1 and self._arm == "stale"):
-            self.agent.system_prompt = head_text(shop, self._arm)
-        started = time.perf_counter()
-        handler = self.agent.run(turn.text, ctx=self.context, memory=self._memory)
-        answers = [event async for event in handler.stream_events() if isinstance(event, AgentOutput)]
-        seconds = time.perf_counter() - started
-        await handler
-        return self._row(number, shop, answers, seconds)
+            self.agent.system_prompt = head_text(shop, self._arm, self._tag)
+        timer = Timer()
+        handler = self.agent.run(turn.text, ctx=self.context, memory=StateMemory(), max_iterations=_STEPS)
+        async for event in handler.stream_events():
+            timer.read(event)
+        try:
+            await handler
+        except WorkflowRuntimeError as error:
+            raise ModelError(f"turn {number}: the model called no tool that the shop has, again and again") from error
+        await self._say_once()
+        return self._row(number, shop, timer)
 
-    def _row(self, number: int, shop: Shop, answers: list[AgentOutput], seconds: float) -> TurnRow:
-        turn, first = TURNS[number - 1], answers[0]
-        usage = sum((normalise_usage(answer.raw) for answer in answers), Usage())
-        raw = cast("dict[str, Any]", first.raw or {})
-        errata = [call.plan.erratum.text for call in self._planned if call.plan.erratum]
-        calls = [(call.tool_name, dict(call.tool_kwargs)) for call in first.tool_calls]
-        decision = Decision(*calls[0]) if len(calls) == 1 else Decision(" + ".join(name for name, _ in calls), {})
-        expected = expected_decision(shop, turn)
-        changes = (
-            ()
-            if self._before is None
-            else diff(snapshot(self._before).without_volatile(), snapshot(shop).without_volatile())
-        )
+    async def _say_once(self) -> None:
+        """A tool's words end the turn, and the agent adds them again, as an answer of the model's: they are not."""
+        memory = cast("StateMemory", await self.context.store.get("memory"))
+        kept = memory.get_all()
+        if kept[-1].role == "assistant" and kept[-2].role == "tool" and kept[-1].content == kept[-2].content:
+            memory.set(kept[:-1])
+            await self.context.store.set("memory", memory)
+
+    def _row(self, number: int, shop: Shop, timer: Timer) -> TurnRow:
+        first, before = timer.answers[0], self._before
         self._before = shop
-        return TurnRow(
-            turn=number,
+        return turn_row(
+            TURNS[number - 1],
+            number=number,
             arm=self._arm,
-            request=turn.text,
-            outside=dict(turn.outside),
-            changed={change.path: change.text for change in changes},
-            erratum="\n".join(errata) or None,
-            appended_tokens=sum(map(self._count, errata)),
-            prompt_tokens=usage.input,
-            cached_tokens=usage.cache_read,
-            output_tokens=usage.output,
-            ttft_s=raw.get("ttft_s"),
-            total_s=raw.get("total_s", seconds),
+            shop=shop,
+            before=before,
+            errata=[call.plan.erratum.text for call in self._planned if call.plan.erratum],
+            count=self._choice.count,
+            usage=sum((normalise_usage(answer.raw) for answer in timer.answers), Usage()),
+            ttft_s=self._ttft(timer),
+            total_s=timer.seconds,
             reason=first.response.content or "",
-            decision=decision,
-            expected=expected,
-            policy_correct=decision == expected,
+            calls=[(call.tool_name, call.tool_kwargs) for call in first.tool_calls],
         )
 
+    def _ttft(self, timer: Timer) -> float | None:
+        """The engine's clock starts when it is called; what was spent on the request before counts, too."""
+        if self._choice.ttft == "engine":
+            raw = cast("dict[str, Any]", timer.answers[0].raw or {})
+            return timer.seconds - raw["total_s"] + raw["ttft_s"] if "ttft_s" in raw else None
+        return timer.first_token if self._choice.ttft == "stream" else timer.seconds
 
-async def play(
-    llm_for: Callable[[Arm], FunctionCallingLLM],
-    name: str,
-    *,
-    arms: list[Arm],
-    turns: int,
-    count: Callable[[str], int] = estimate_tokens,
-    counts_exactly: bool = False,
-    ttft: str = "call",
-    on_turn: Callable[[Arm, TurnRow | None], None] = lambda arm, row: None,
-) -> RunResult:
-    """Play the conversation in each arm.
+
+def run(choice: Choice, **options: Any) -> RunResult:
+    """Play the conversation in each arm, as `examples.support_agent.runner.run` does.
 
     Args:
-        llm_for: Gives the model for one arm, with an empty cache.
-        name: What reports call the model.
-        arms: Which arms, in which order.
-        turns: How many turns of the script.
-        count: Counts the tokens of a text.
-        counts_exactly: `count` is the model's own tokenizer and no estimate.
-        ttft: Where the time to the first token comes from.
-        on_turn: Called with None when an arm begins and with each turn's row.
+        choice: The model, LlamaIndex's.
+        **options: What that one takes: arms, turns, tag, on_turn.
     """
-    started, clock = datetime.now().astimezone(), time.perf_counter()
-    rows: list[TurnRow] = []
-    notices: list[Notice] = []
-    for arm in arms:
-        on_turn(arm, None)
-        player = ArmPlayer(llm_for(arm), arm, count=count, on_notice=notices.append)
-        for number in range(1, turns + 1):
-            rows.append(await player.play(number))
-            on_turn(arm, rows[-1])
-    return RunResult(
-        model=f"{name}, on LlamaIndex",
-        adapter=None,
-        ttft_source=ttft,
-        head_tokens=count(f"{tools_block()}\n\n{head_text(initial_state(), 'rewrite_late')}"),
-        tokens_are_estimates=not counts_exactly,
-        started=started.isoformat(timespec="seconds"),
-        seconds=time.perf_counter() - clock,
-        versions=versions(),
-        arms=tuple(arms),
-        rows=with_agreement(rows),
-        notices=tuple(str(notice) for notice in notices),
-    )
-
-
-def local_llm(choice: Choice, arm: Arm) -> LocalLLM:
-    """A local model of the other example's as LlamaIndex's."""
-    chat = cast("Any", choice.for_arm(arm))
-    return LocalLLM(local=chat.local, max_tokens=chat.max_tokens, preface=chat.preface, salt=chat.salt)
-
-
-def _hosted_llm(name: str) -> FunctionCallingLLM:
-    from llama_index.llms.openai import OpenAI
-
-    return OpenAI(model=name, additional_kwargs={"stream_options": {"include_usage": True}})
-
-
-app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-
-
-@app.command()
-def main(
-    model: Annotated[str, typer.Option(help="embedded, a path or hub id, or openai:NAME.")] = EMBEDDED,
-    turns: Annotated[int, typer.Option(min=1, max=len(TURNS), help="How many turns to play.")] = len(TURNS),
-    arms: Annotated[str, typer.Option(help="Which arms.")] = ",".join(ARMS),
-    html: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("build/support_agent_llamaindex.html"),
-    plots: Annotated[bool, typer.Option(help="Draw plots into the report.")] = True,
-) -> None:
-    """Play the scripted conversation with a LlamaIndex agent, four ways, and report what was cached and decided."""
-    errors, chosen = Console(stderr=True), [arm for arm in ARMS if arm in arms.split(",")]
-    if not chosen:
-        raise typer.BadParameter(f"there are {', '.join(ARMS)}", param_hint="--arms")
-    try:
-        options: dict[str, Any] = {"arms": chosen, "turns": turns}
-        if model.startswith(_HOSTED):
-            llm = _hosted_llm(model.removeprefix(_HOSTED))
-            result = asyncio.run(play(lambda arm: llm, model, **options))
-        else:
-            with errors.status("loading the model"):
-                choice = choose_model(model)
-            if choice.ttft != "engine":
-                raise ModelError(f"model: {model!r} is none that this example knows; see --help")
-            options |= {"count": choice.count, "counts_exactly": choice.counts_exactly, "ttft": choice.ttft}
-            with live(errors, turns) as on_turn:
-                llms = play(lambda arm: local_llm(choice, arm), choice.name, on_turn=on_turn, **options)
-                result = asyncio.run(llms)
-        write_report(result, html=html, json_file=html.with_suffix(".json"), plots=plots)
-    except PkvError as error:
-        errors.print(f"error: {error}", style="red", markup=False, soft_wrap=True)
-        raise typer.Exit(1) from error
-    show(Console(), result)
+    with asyncio.Runner() as loop:
+        return run_with(choice, player=partial(ArmPlayer, loop=loop), framework="LlamaIndex", **options)
 
 
 if __name__ == "__main__":
-    sys.exit(app())
+    sys.exit(program.app(["--framework", "llama_index", *sys.argv[1:]]))

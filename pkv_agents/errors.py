@@ -15,6 +15,7 @@
     |-- ConformanceError (AssertionError) a store that does not do what sessions rely on
     |-- MessageError (ValueError)         a message that no provider would accept
     |-- ToolError (ValueError)            a tool spec that no provider would accept
+    |-- SkillError (ValueError)           a skill that breaks the format, is unknown, or does not fit
     |-- ModelError                        local models
     |   |-- UnsupportedModelError         an architecture or cache whose KV cannot be handled exactly
     |   |-- TemplateError                 a chat template that is missing or cannot carry the conversation
@@ -106,6 +107,10 @@ class MessageError(PkvError, ValueError):
 
 class ToolError(PkvError, ValueError):
     """A tool without a name, declared twice, or with a schema that is not plain JSON data."""
+
+
+class SkillError(PkvError, ValueError):
+    """A skill that breaks the format, is unknown, depends on itself, or does not fit the budget."""
 
 
 class ModelError(PkvError):

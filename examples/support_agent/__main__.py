@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
 ARM_NAMES = ("rewrite", "rewrite_late", "ours", "stale")
+FRAMEWORKS = ("langchain", "llama_index")
 TURN_COUNT = 12
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -29,6 +30,7 @@ def main(
         str | None, typer.Option(help="A LoRA adapter's folder, or 'none'; the shop's for the embedded model.")
     ] = None,
     plots: Annotated[bool, typer.Option(help="Draw plots into the report.")] = True,
+    framework: Annotated[str, typer.Option(help=f"Whose agent plays: {' or '.join(FRAMEWORKS)}.")] = FRAMEWORKS[0],
 ) -> None:
     """Play a scripted conversation with a support agent, four ways, and report what was cached and decided.
 
@@ -42,14 +44,17 @@ def main(
         _fail(errors, f"name each arm once, of {', '.join(ARM_NAMES)}", code=2)
     if not 1 <= turns <= TURN_COUNT:
         _fail(errors, f"turns is {turns}; the script has 1 to {TURN_COUNT}", code=2)
+    if framework not in FRAMEWORKS:
+        _fail(errors, f"unknown framework {framework!r}; there are {', '.join(FRAMEWORKS)}", code=2)
     try:
-        _play(errors, model, adapter, chosen, turns, html, json or html.with_suffix(".json"), plots)
+        _play(errors, framework, model, adapter, chosen, turns, html, json or html.with_suffix(".json"), plots)
     except KeyboardInterrupt:
         _fail(errors, "interrupted; no report was written", code=130)
 
 
 def _play(
     errors: Console,
+    framework: str,
     model: str,
     adapter: str | None,
     arms: list[str],
@@ -66,14 +71,14 @@ def _play(
     from .embedded import ensure_model, progress_bar
     from .models import EMBEDDED, choose_model
     from .report import write_report
-    from .runner import run
 
+    run, models = _parts_of(framework)
     try:
         if model == EMBEDDED:
             with progress_bar(errors) as progress:
                 ensure_model(progress)
         with errors.status("loading the model"):
-            choice = choose_model(model, adapter=adapter)
+            choice = choose_model(model, adapter=adapter, models=models)
         with live(errors, turns) as on_turn:
             result = run(choice, arms=[arm for arm in ARMS if arm in arms], turns=turns, on_turn=on_turn)
         write_report(result, html=html, json_file=json_file, plots=plots)
@@ -82,6 +87,20 @@ def _play(
     output = Console()
     show(output, result)
     output.print(f"report: {html}\ndata:   {json_file}", highlight=False, soft_wrap=True)
+
+
+def _parts_of(framework: str) -> tuple[Any, Any]:
+    """What plays with a framework's agent, and what makes the framework's models."""
+    if framework == "llama_index":
+        from examples.support_agent_llamaindex import run
+
+        from .llama_index_models import LlamaIndexModels
+
+        return run, LlamaIndexModels()
+    from .langchain_models import LangChainModels
+    from .runner import run
+
+    return run, LangChainModels()
 
 
 def _fail(errors: Console, message: str, *, code: int) -> NoReturn:

@@ -54,7 +54,8 @@ def show(console: Console, result: RunResult) -> None:
     console.print(_totals(result))
     console.print(f"policy: right by the shop's policy; oracle: decided as {ORACLE}", style="dim", highlight=False)
     about = "about " if result.tokens_are_estimates else ""
-    console.print(f"model: {result.model}; head: {about}{result.head_tokens} tokens", highlight=False, soft_wrap=True)
+    what = f"model: {result.model}; agent: {result.framework}; head: {about}{result.head_tokens} tokens"
+    console.print(what, highlight=False, soft_wrap=True)
     for notice in result.notices:
         console.print(Text(f"notice: {notice}", style="yellow"), soft_wrap=True)
 

@@ -3,7 +3,10 @@
 - `embedded`, the default: SmolLM2-135M-Instruct, fetched once, with the adapter in `adapter/`;
 - a path or a hub id: a Hugging Face model in this process;
 - `http://host/v1`: an OpenAI-compatible server; `http://host/v1#name` if it serves several models;
-- `openai:gpt-5`, `anthropic:...`: what `langchain.chat_models.init_chat_model` takes.
+- `openai:gpt-5`, `anthropic:...`: what the framework knows by such a name.
+
+Loading, adapters, salts and errors are here, the same for each framework; `langchain_models.py` and
+`llama_index_models.py` make the framework's own model of what was chosen.
 """
 
 from __future__ import annotations
@@ -18,13 +21,15 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
-from langchain_core.language_models import BaseChatModel
-
-from pkv_agents import AdapterError, ModelError, UnsupportedModelError, estimate_tokens
+from pkv_agents import AdapterError, Message, ModelError, UnsupportedModelError, estimate_tokens
 
 from .embedded import ensure_model
+from .langchain_models import LangChainModels
+
+if TYPE_CHECKING:
+    from pkv_agents.local import LocalModel
 
 EMBEDDED = "embedded"
 ADAPTER = Path(__file__).with_name("adapter")
@@ -46,7 +51,7 @@ class Choice:
 
     Attributes:
         name: What reports call it.
-        for_arm: Gives the chat model for one arm; a local one under a salt of its own and with an empty cache.
+        for_arm: Gives the framework's model for one arm; a local one under a salt of its own and with an empty cache.
         count: Counts the tokens of a text.
         counts_exactly: `count` is the model's own tokenizer and no estimate.
         ttft: Where the time to the first token comes from: the engine, the stream, or the whole call.
@@ -54,50 +59,71 @@ class Choice:
     """
 
     name: str
-    for_arm: Callable[[str], BaseChatModel]
+    for_arm: Callable[[str], Any]
     count: Callable[[str], int]
     counts_exactly: bool
     ttft: TtftSource
     adapter: str | None = None
 
 
-def choose_model(spec: str = EMBEDDED, *, adapter: str | None = None) -> Choice:
+class Models(Protocol):
+    """How a framework makes its models."""
+
+    def local(self, local: LocalModel, *, salt: str, max_tokens: int, preface: int) -> Any:
+        """Of a model in this process, under a salt of its own."""
+        ...
+
+    def hosted(self, spec: str, *, max_tokens: int) -> tuple[Any, TtftSource]:
+        """Of a name like `openai:gpt-5`; and where the time to its first token comes from.
+
+        Raises:
+            ImportError: The provider's package is missing.
+            ValueError: The framework knows no such provider, or misses a setting.
+        """
+        ...
+
+    def server(self, url: str, name: str, key: str, *, max_tokens: int) -> Any:
+        """Of a server that speaks OpenAI's protocol; it streams and reports its usage."""
+        ...
+
+
+def choose_model(spec: str = EMBEDDED, *, adapter: str | None = None, models: Models | None = None) -> Choice:
     """Load or connect.
 
     Args:
         spec: See the module's text.
         adapter: A folder with a LoRA adapter; by default the shop's for the embedded model and none for others.
             `none` leaves it out.
+        models: The framework's; LangChain's by default.
 
     Raises:
         ModelError: If there is no such model, or it cannot be used; one line.
         AdapterError: If the adapter is missing or belongs to another model.
     """
+    models = models or LangChainModels()
     if spec.startswith(("http://", "https://")):
-        return _server(spec)
-    if not Path(spec).exists() and (named := re.fullmatch(r"([a-z_]+):(.+)", spec)):
-        return _hosted(spec, named[1])
+        return _server(spec, models)
+    if not Path(spec).exists() and re.fullmatch(r"[a-z_]+:.+", spec):
+        return _hosted(spec, models)
     embedded = spec == EMBEDDED
     folder = str(ensure_model()) if embedded else spec
     chosen = adapter or (str(ADAPTER) if embedded else NO_ADAPTER)
     name = "SmolLM2-135M-Instruct (embedded)" if embedded else Path(spec).name if Path(spec).exists() else spec
-    return _local(folder, name, None if chosen == NO_ADAPTER else Path(chosen))
+    return _local(folder, name, None if chosen == NO_ADAPTER else Path(chosen), models)
 
 
-def _local(folder: str, name: str, adapter: Path | None) -> Choice:
-    from langchain_pkv import LocalChatModel
+def _local(folder: str, name: str, adapter: Path | None, models: Models) -> Choice:
     from pkv_agents.local import LocalModel
 
     model, tokenizer = _load(folder)
     if adapter is not None:
         model = with_adapter(model, adapter)
     local = LocalModel(model.eval(), tokenizer, cache_bytes=_CACHE_BYTES)
-    chat = LocalChatModel(local=local, max_tokens=_LOCAL_TOKENS, preface=_PREFACE)
-    chat.invoke("Hello", max_tokens=1)  # the first forward of a process is slower than all others
+    local.generate([Message("user", "Hello")], max_tokens=1)  # a process's first forward is slower than all others
 
-    def for_arm(arm: str) -> BaseChatModel:
+    def for_arm(arm: str) -> Any:
         local.clear_cache()
-        return chat.model_copy(update={"salt": arm})
+        return models.local(local, salt=arm, max_tokens=_LOCAL_TOKENS, preface=_PREFACE)
 
     def count(text: str) -> int:
         return len(tokenizer.encode(text, add_special_tokens=False))
@@ -197,42 +223,27 @@ def _check_base(model: Any, folder: Path, base: object) -> None:
             raise AdapterError(f"the adapter in {folder} is for another model ({base}): {name} differs")
 
 
-def _hosted(spec: str, provider: str) -> Choice:
-    from langchain.chat_models import init_chat_model
-
-    options: dict[str, Any] = {"max_tokens": _HOSTED_TOKENS}
-    streams = provider in {"openai", "anthropic"}
-    if streams:
-        options |= {"streaming": True, "stream_usage": True}
+def _hosted(spec: str, models: Models) -> Choice:
     with foreign_errors():
         try:
-            llm = cast("BaseChatModel", cast("Any", init_chat_model)(spec, **options))
+            llm, ttft = models.hosted(spec, max_tokens=_HOSTED_TOKENS)
         except (ImportError, ValueError) as error:
             raise ModelError(f"cannot use {spec!r}: {_first_line(error)}") from error
-    return Choice(spec, lambda arm: llm, estimate_tokens, counts_exactly=False, ttft="stream" if streams else "call")
+    return Choice(spec, lambda arm: llm, estimate_tokens, counts_exactly=False, ttft=ttft)
 
 
-def _server(spec: str) -> Choice:
-    from langchain_openai import ChatOpenAI
-    from pydantic import SecretStr
+def _server(spec: str, models: Models) -> Choice:
+    from openai import OpenAI
 
     url, _, name = spec.partition("#")
-    key = SecretStr(os.environ.get("OPENAI_API_KEY") or "none")
+    key = os.environ.get("OPENAI_API_KEY") or "none"
     with foreign_errors():
         if not name:
-            served = ChatOpenAI(model="unknown", base_url=url, api_key=key, max_retries=0).root_client.models.list()
-            name = next((model.id for model in served), "")
+            with OpenAI(base_url=url, api_key=key, max_retries=0) as client:
+                name = next((model.id for model in client.models.list()), "")
         if not name:
             raise UnsupportedModelError(f"{url} serves no model")
-        llm = ChatOpenAI(
-            model=name,
-            base_url=url,
-            api_key=key,
-            streaming=True,
-            stream_usage=True,
-            use_responses_api=False,
-            max_completion_tokens=_HOSTED_TOKENS,
-        )
+        llm = models.server(url, name, key, max_tokens=_HOSTED_TOKENS)
     return Choice(f"{name} at {url}", lambda arm: llm, estimate_tokens, counts_exactly=False, ttft="stream")
 
 
@@ -257,4 +268,4 @@ def _first_line(error: BaseException) -> str:
     return lines[0].rstrip() if lines else type(error).__name__
 
 
-__all__ = ["ADAPTER", "EMBEDDED", "NO_ADAPTER", "Choice", "check_adapter", "choose_model", "foreign_errors"]
+__all__ = ["ADAPTER", "EMBEDDED", "NO_ADAPTER", "Choice", "Models", "check_adapter", "choose_model", "foreign_errors"]

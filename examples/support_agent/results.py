@@ -115,6 +115,7 @@ class RunResult:
 
     Attributes:
         model: The model's name.
+        framework: The agent's framework.
         adapter: The adapter's folder, or None.
         ttft_source: `engine`, `stream` or `call`.
         head_tokens: Tokens before the first message: tools, policy and state.
@@ -128,6 +129,7 @@ class RunResult:
     """
 
     model: str
+    framework: str
     adapter: str | None
     ttft_source: str
     head_tokens: int
@@ -157,6 +159,7 @@ class RunResult:
         return {
             "format": JSON_FORMAT,
             "model": self.model,
+            "framework": self.framework,
             "adapter": self.adapter,
             "head_tokens": self.head_tokens,
             "tokens_are_estimates": self.tokens_are_estimates,

@@ -1,5 +1,7 @@
 """Plays the scripted conversation through the four agents, one after the other, and notes what happened.
 
+`run` knows no framework; `ArmPlayer` is LangChain's, and `examples.support_agent_llamaindex` has another.
+
 Each arm starts with an empty cache under a salt of its own, so none profits from another's. The state is read where the
 model call is made, so "right by the policy" is asked of the very state of that moment.
 """
@@ -12,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from importlib import metadata
 from platform import python_version
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain_core.callbacks import BaseCallbackHandler
@@ -20,16 +22,26 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langgraph.errors import GraphRecursionError
 
 from langchain_pkv import ModelCall
-from pkv_agents import ModelError, Notice, Usage, apply_patch, diff, normalise_usage, snapshot
+from pkv_agents import ModelError, Notice, Usage, apply_patch, normalise_usage
 
 from .arms import ARMS, TAG, Arm, build_agent, head_text
 from .models import Choice, foreign_errors
-from .policy import Request, decide, shop_rules
-from .results import Decision, RunResult, TurnRow, with_agreement
+from .results import RunResult, TurnRow, with_agreement
 from .scenario import TURNS, Turn, initial_state
 from .schema import Shop
 from .training.rows import tools_block
+from .turns import turn_row
 
+_PACKAGES = (
+    "pkv-agents",
+    "langchain-pkv",
+    "langchain",
+    "langgraph",
+    "llama-index-llms-pkv",
+    "llama-index-core",
+    "torch",
+    "transformers",
+)
 _STEPS = 12
 """The most steps of the graph in one turn; a turn that goes well has three."""
 
@@ -85,6 +97,20 @@ class FirstToken(BaseCallbackHandler):
             self.seconds = time.perf_counter() - self._started
 
 
+class Player(Protocol):
+    """One arm's agent, playing."""
+
+    def play(self, number: int) -> TurnRow:
+        """Play turn `number` of the script; turns come in order, from 1."""
+        ...
+
+
+class MakePlayer(Protocol):
+    """Makes the player of an arm."""
+
+    def __call__(self, choice: Choice, arm: Arm, *, tag: str, on_notice: Callable[[Notice], None]) -> Player: ...
+
+
 def run(
     choice: Choice,
     *,
@@ -92,6 +118,8 @@ def run(
     turns: int = len(TURNS),
     tag: str = TAG,
     on_turn: Callable[[Arm, TurnRow | None], None] = lambda arm, row: None,
+    player: MakePlayer | None = None,
+    framework: str = "LangChain",
 ) -> RunResult:
     """Play the conversation in each arm.
 
@@ -101,21 +129,25 @@ def run(
         turns: How many turns of the script.
         tag: The tag of the state blocks.
         on_turn: Called with None when an arm begins and with each turn's row.
+        player: Makes the player of an arm; LangChain's by default.
+        framework: What reports call the agent's framework.
 
     Raises:
         ModelError: If the model fails; nothing was written.
     """
+    make = player or ArmPlayer
     started, clock = datetime.now().astimezone(), time.perf_counter()
     rows: list[TurnRow] = []
     notices: list[Notice] = []
     for arm in arms:
         on_turn(arm, None)
-        player = ArmPlayer(choice, arm, tag=tag, on_notice=notices.append)
+        playing = make(choice, arm, tag=tag, on_notice=notices.append)
         for number in range(1, turns + 1):
-            rows.append(player.play(number))
+            rows.append(playing.play(number))
             on_turn(arm, rows[-1])
     return RunResult(
         model=choice.name,
+        framework=framework,
         adapter=choice.adapter,
         ttft_source=choice.ttft,
         head_tokens=choice.count(f"{tools_block()}\n\n{head_text(initial_state(), 'rewrite_late', tag)}"),
@@ -178,30 +210,22 @@ class ArmPlayer:
         return self._row(number, turn)
 
     def _row(self, number: int, turn: Turn) -> TurnRow:
-        seen = self._watch.calls[0]
-        usage = sum((normalise_usage(call.answer.usage_metadata or {}) for call in self._watch.calls), Usage())
-        errata = [call.plan.erratum.text for call in self._planned if call.plan.erratum]
-        decision, expected = _decision(seen.answer), expected_decision(seen.shop, turn)
-        row = TurnRow(
-            turn=number,
+        seen, before = self._watch.calls[0], self._before
+        self._before = seen.shop
+        return turn_row(
+            turn,
+            number=number,
             arm=self._arm,
-            request=turn.text,
-            outside=dict(turn.outside),
-            changed=_changed(self._before, seen.shop),
-            erratum="\n".join(errata) or None,
-            appended_tokens=sum(map(self._choice.count, errata)),
-            prompt_tokens=usage.input,
-            cached_tokens=usage.cache_read,
-            output_tokens=usage.output,
+            shop=seen.shop,
+            before=before,
+            errata=[call.plan.erratum.text for call in self._planned if call.plan.erratum],
+            count=self._choice.count,
+            usage=sum((normalise_usage(call.answer.usage_metadata or {}) for call in self._watch.calls), Usage()),
             ttft_s=self._ttft(seen),
             total_s=seen.seconds,
             reason=seen.answer.text,
-            decision=decision,
-            expected=expected,
-            policy_correct=decision == expected,
+            calls=[(call["name"], call["args"]) for call in seen.answer.tool_calls],
         )
-        self._before = seen.shop
-        return row
 
     def _ttft(self, seen: SeenCall) -> float | None:
         """The engine's clock starts when it is called; what was spent on the request before counts, too."""
@@ -211,33 +235,10 @@ class ArmPlayer:
         return self._first_token.seconds if self._choice.ttft == "stream" else seen.seconds
 
 
-def expected_decision(shop: Shop, turn: Turn) -> Decision:
-    """What the policy wants in this state. A value that no rule names, "on hold" say, is a case for a person."""
-    try:
-        return Decision(*decide(shop_rules(), shop, Request({}, turn.topic, turn.order_id, turn.text, turn.town)))
-    except KeyError:
-        return Decision("escalate_case", {"order_id": turn.order_id})
-
-
-def _decision(answer: AIMessage) -> Decision:
-    """The one tool call; several are shown, and equal no decision of the policy's."""
-    if len(answer.tool_calls) == 1:
-        return Decision(answer.tool_calls[0]["name"], dict(answer.tool_calls[0]["args"]))
-    return Decision(" + ".join(call["name"] for call in answer.tool_calls), {})
-
-
-def _changed(before: Shop | None, after: Shop) -> dict[str, str]:
-    """What is different, by path; the clock, which always is, aside."""
-    if before is None:
-        return {}
-    changes = diff(snapshot(before).without_volatile(), snapshot(after).without_volatile())
-    return {change.path: change.text for change in changes}
-
-
 def versions() -> dict[str, str]:
     """The versions of what decides a run's numbers."""
     found = {"python": python_version()}
-    for name in ("pkv-agents", "langchain-pkv", "langchain", "langgraph", "torch", "transformers"):
+    for name in _PACKAGES:
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
@@ -245,4 +246,4 @@ def versions() -> dict[str, str]:
     return found
 
 
-__all__ = ["ArmPlayer", "FirstToken", "Watch", "expected_decision", "run", "versions"]
+__all__ = ["ArmPlayer", "FirstToken", "Player", "Watch", "run", "versions"]

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from pkv_agents.kv._hf import HFModel, ModelFacts
 from pkv_agents.kv._memory import keep_freed_memory
+from pkv_agents.kv.compose import Placed, compiled_digest, compose, placed_origin
 from pkv_agents.kv.disk import DiskStore
 from pkv_agents.kv.edit import EditMode, edit
+from pkv_agents.kv.edit_runs import TokenRun, rewrite
 from pkv_agents.kv.engine import Forwarded, SegmentModel
 from pkv_agents.kv.families import Family, RopeKind, rope_table, support_table
 from pkv_agents.kv.floating import FloatingCost, FloatingMemory
@@ -45,6 +47,7 @@ __all__ = [
     "Lease",
     "ModelFacts",
     "Origin",
+    "Placed",
     "PrefixCache",
     "Replacement",
     "RopeKind",
@@ -53,12 +56,17 @@ __all__ = [
     "Slab",
     "SlabError",
     "SlabShape",
+    "TokenRun",
     "compile_segment",
+    "compiled_digest",
+    "compose",
     "concat",
     "edit",
     "field_spans",
     "keep_freed_memory",
+    "placed_origin",
     "replacement",
+    "rewrite",
     "rope_table",
     "splice",
     "support_table",

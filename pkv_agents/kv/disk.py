@@ -28,7 +28,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,7 +36,7 @@ import torch
 from safetensors import SafetensorError
 
 from pkv_agents.errors import SegmentError, StoreError
-from pkv_agents.kv._segment_file import checksum_of, key_of, name_of, read_segment, write_segment
+from pkv_agents.kv._segment_file import checksum_of, key_of, model_of, name_of, read_segment, write_segment
 from pkv_agents.kv.engine import SegmentModel
 from pkv_agents.kv.segment import FieldSpan, KVSegment
 from pkv_agents.kv.splice import compile_segment, compiled_origin
@@ -166,6 +166,25 @@ class DiskStore:
         """Deletes every stored segment."""
         for _, _, path in self._files():
             path.unlink(missing_ok=True)
+
+    def prune(self, model: SegmentModel, wanted: Iterable[Sequence[int]], *, preamble: Sequence[int] = ()) -> int:
+        """Deletes this model's segments but those of some token sequences; other models' stay.
+
+        Args:
+            model: The model.
+            wanted: Token ids of the segments that stay.
+            preamble: What stood before those.
+
+        Returns:
+            How many files were deleted.
+        """
+        keep = {name_of(key_of(model, ids, preamble)) for ids in wanted}
+        gone = 0
+        for _, _, path in self._files():
+            if path.name not in keep and model_of(path) == model.fingerprint:
+                path.unlink(missing_ok=True)
+                gone += 1
+        return gone
 
     def _files(self) -> list[tuple[int, int, Path]]:
         found: list[tuple[int, int, Path]] = []

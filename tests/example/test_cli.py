@@ -40,7 +40,7 @@ def choose(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Puts a model in place of the one that would be loaded."""
 
     def put(choice: Choice) -> None:
-        def chosen(spec: str, *, adapter: str | None = None) -> Choice:
+        def chosen(spec: str, *, adapter: str | None = None, models: Any = None) -> Choice:
             return choice
 
         monkeypatch.setattr(models, "choose_model", chosen)
@@ -66,6 +66,17 @@ def test_a_run_leaves_report_and_data(choose: Any, tmp_path: Path) -> None:
     assert str(html) in result.stdout
 
 
+def test_the_other_framework(tmp_path: Path) -> None:
+    folder = save_model(tmp_path / "tiny", max_position_embeddings=32768)
+    html = tmp_path / "r.html"
+    options = ["--turns", "1", "--arms", "ours,stale", "--html", str(html), "--framework", "llama_index"]
+    result = invoke("--model", str(folder), *options)
+    assert result.exit_code == 0, result.output
+    assert "agent: LlamaIndex" in result.stdout
+    assert "with a LlamaIndex agent" in html.read_text()
+    assert json.loads(html.with_suffix(".json").read_text())["framework"] == "LlamaIndex"
+
+
 def test_json_and_no_plots(choose: Any, tmp_path: Path) -> None:
     choose(choice_of(PerfectReader))
     html, data = tmp_path / "r.html", tmp_path / "d.json"
@@ -83,6 +94,7 @@ def test_json_and_no_plots(choose: Any, tmp_path: Path) -> None:
         (["--arms", "ours,ours"], "name each arm once"),
         (["--turns", "0"], "turns is 0"),
         (["--turns", "13"], "turns is 13"),
+        (["--framework", "none"], "unknown framework 'none'; there are langchain, llama_index"),
     ],
 )
 def test_wrong_options(options: list[str], says: str) -> None:

@@ -11,10 +11,11 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from examples.support_agent.arms import ARMS, POLICY, head_text
 from examples.support_agent.models import Choice
 from examples.support_agent.results import Decision, RunResult
-from examples.support_agent.runner import ArmPlayer, expected_decision, run
+from examples.support_agent.runner import ArmPlayer, run
 from examples.support_agent.scenario import TURNS, initial_state
 from examples.support_agent.schema import Shop
 from examples.support_agent.tools import EFFECTS, shop_tools
+from examples.support_agent.turns import expected_decision
 from examples.support_agent.vocabulary import TOOL_DOCS
 from pkv_agents import ModelError, apply_patch, snapshot
 from tests.example.readers import PerfectReader, Scripted, choice_of

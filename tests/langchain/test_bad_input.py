@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date
 from decimal import Decimal
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 import pytest
@@ -16,7 +16,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import Command
-from pydantic import ConfigDict
+from pydantic import ConfigDict, model_validator
 
 from langchain_pkv import StateMiddleware, read_state
 from pkv_agents import Notice, StateError, StrictNoticeError, TrackedState
@@ -35,6 +35,40 @@ class Exact(TrackedState):
     price: Decimal = Decimal("1.5")
     id: UUID = UUID(int=1)
     count: int = 0
+
+
+@pytest.mark.parametrize("saver", ["memory", "sqlite"])
+def test_an_integer_beyond_64_bits_in_the_applications_input(saver: str, tmp_path: Any) -> None:
+    """LangGraph saves the input before it runs anything and keeps no such integer: its error, at once, and no harm."""
+    model, second = Scripted(), RunnableConfig(configurable={"thread_id": "t2"})
+    with SqliteSaver.from_conn_string(str(tmp_path / "threads.db")) as sqlite:
+        checkpointer = InMemorySaver() if saver == "memory" else sqlite
+        agent: Any = create_agent(model, [], middleware=[StateMiddleware(Shop, tag=TAG)], checkpointer=checkpointer)
+        with pytest.raises(TypeError, match="not msgpack serializable"):
+            say(agent, pkv_state=a_shop(cart_total=2**70))
+        say(agent, config=second, pkv_state=a_shop())
+        with pytest.raises(TypeError, match="64-bit"):
+            say(agent, config=second, pkv_state={"cart_total": 2**70})
+        say(agent, "go on", config=second, pkv_state={"cart_total": 2**63})
+    assert errata_in(model.requests[-1]) == [f"cart_total: {2**63}"]
+
+
+class Counted(TrackedState):
+    amount: int = 0
+    cents: int = 0
+
+    @model_validator(mode="after")
+    def _count(self) -> Self:
+        vars(self)["cents"] = self.amount * 100
+        return self
+
+
+def test_an_integer_beyond_64_bits_that_a_schema_computes_is_kept() -> None:
+    ours = StateMiddleware(Counted, tag=TAG)
+    agent: Any = create_agent(Scripted(), [], middleware=[ours], checkpointer=InMemorySaver())
+    say(agent, pkv_state=Counted())
+    say(agent, pkv_state={"amount": 2**63})
+    assert read_state(Counted, agent.get_state(CONFIG).values).cents == 2**63 * 100
 
 
 def tool_that_writes(patch: dict[str, Any]) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from langchain.agents import create_agent
@@ -15,10 +15,11 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import END, START, StateGraph  # pyright: ignore[reportMissingTypeStubs]  # no py.typed in there
 from langgraph.types import Overwrite
-from pydantic import BaseModel, Field, SecretStr
+from pydantic import BaseModel, Field, SecretStr, model_validator
 
 from langchain_pkv import StateMiddleware, read_state
-from langchain_pkv._channel import StateChannel, plain
+from langchain_pkv._channel import StateChannel
+from langchain_pkv._plain import plain
 from pkv_agents import REMOVE, SchemaError, StateError, TrackedState, append
 from tests.langchain.support import TAG, Order, Scripted, Shop, a_shop
 
@@ -36,7 +37,7 @@ def test_updates_merge_in_order() -> None:
     assert channel.get()["cart_total"] == 12
     assert channel.get()["notes"] == {"a": "1"}
     assert channel.get().refused is None
-    assert notices == []
+    assert [(notice.code, notice.path) for notice in notices] == [("patch_conflict", "cart_total")]
 
 
 def test_a_whole_state_as_a_mapping() -> None:
@@ -49,12 +50,42 @@ def test_a_whole_state_as_a_mapping() -> None:
 def test_a_conflict_is_reported_and_a_misfit_is_refused() -> None:
     channel, notices = a_channel(a_shop(), [{"orders[K417]": REMOVE}, {"orders[K417].status": "lost"}])
     assert [notice.code for notice in notices] == ["patch_conflict"]
-    assert channel.get().refused is None
+    assert channel.get().refused is None and channel.get()["orders"][0]["status"] == "lost"
     channel.update([{"cart_total": 3}, {"no_such_field": 1}])
     assert channel.get()["cart_total"] == 3
     assert "no_such_field" in (channel.get().refused or "")
     channel.update([{}])
     assert channel.get().refused is None
+
+
+class Bounded(TrackedState):
+    low: int = 0
+    high: int = 10
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.low > self.high:
+            raise ValueError("low is above high")
+        return self
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_patches_that_fit_alone_and_not_together(strict: bool) -> None:
+    notices: list[Any] = []
+    channel = StateChannel(Bounded, None if strict else notices.append)
+    channel.update([Bounded()])
+    channel.update([{"low": 8}, {"high": 5}, {"high": 9}])
+    assert channel.get() == {"low": 8, "high": 9}
+    assert (channel.get().refused is not None) is strict
+    assert [(notice.code, notice.path) for notice in notices] == ([] if strict else [("patch_conflict", "high")])
+
+
+def test_the_same_write_twice_and_a_part_of_what_another_sets_are_no_conflict() -> None:
+    order = {"id": "N1", "status": "new", "total": "1.00"}
+    channel, notices = a_channel(
+        a_shop(), [{"mode": "auto"}, {"orders[N1]": order}, {"mode": "auto", "orders[N1].status": "paid"}]
+    )
+    assert notices == [] and channel.get()["orders"][-1]["status"] == "paid"
 
 
 def test_strict_refuses_a_conflict() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import struct
+import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -35,7 +37,7 @@ def _anthropic_message(body: dict[str, Any], step: Any) -> dict[str, Any]:
     return {**record, "content": blocks, "stop_reason": "end_turn", "stop_sequence": None, "usage": usage}
 
 
-def _anthropic_events(body: dict[str, Any], step: Any) -> Iterator[str]:
+def _anthropic_events(body: dict[str, Any], step: Any, *, whole_usage: bool) -> Iterator[str]:
     whole = _anthropic_message(body, step)
     events: list[dict[str, Any]] = [
         {"type": "message_start", "message": {**whole, "content": [], "stop_reason": None}},
@@ -47,7 +49,7 @@ def _anthropic_events(body: dict[str, Any], step: Any) -> Iterator[str]:
     stop = {"stop_reason": "end_turn", "stop_sequence": None}
     events += [
         {"type": "content_block_stop", "index": 0},
-        {"type": "message_delta", "delta": stop, "usage": {"output_tokens": 5}},
+        {"type": "message_delta", "delta": stop, "usage": whole["usage"] if whole_usage else {"output_tokens": 5}},
         {"type": "message_stop"},
     ]
     for event in events:
@@ -55,12 +57,17 @@ def _anthropic_events(body: dict[str, Any], step: Any) -> Iterator[str]:
 
 
 def anthropic_llm(
-    patch: pytest.MonkeyPatch, name: str = "claude-opus-4-8", script: Sequence[Any] = ()
+    patch: pytest.MonkeyPatch,
+    name: str = "claude-opus-4-8",
+    script: Sequence[Any] = (),
+    *,
+    whole_usage: bool = False,
 ) -> tuple[Anthropic, Provider]:
     """An `Anthropic` over a mock transport, sync and async.
 
     The package does not work with this client (`_versions` has it, and a test of its own). What breaks is one call of
     a name that became a union of types; with a plain dict in its place the rest is what users have, byte for byte.
+    With `whole_usage` a stream's end tells all counts, as the API does, and not the output's alone.
     """
     patch.setattr(_versions, "BROKEN", ())
     patch.setattr(anthropic_utils, "MessageParam", dict)
@@ -68,9 +75,13 @@ def anthropic_llm(
 
     def handle(request: httpx2.Request) -> httpx2.Response:
         body, step = provider.step(request.content)
+        if isinstance(step, int):
+            return httpx2.Response(step, json={"type": "error", "error": {"type": "api_error", "message": "scripted"}})
         if body.get("stream"):
             headers = {"content-type": "text/event-stream"}
-            return httpx2.Response(200, text="".join(_anthropic_events(body, step)), headers=headers)
+            return httpx2.Response(
+                200, text="".join(_anthropic_events(body, step, whole_usage=whole_usage)), headers=headers
+            )
         return httpx2.Response(200, json=_anthropic_message(body, step))
 
     mock = httpx2.MockTransport(handle)
@@ -78,6 +89,44 @@ def anthropic_llm(
     llm._client = anthropic.Anthropic(api_key="k", max_retries=0, http_client=httpx2.Client(transport=mock))
     llm._aclient = anthropic.AsyncAnthropic(api_key="k", max_retries=0, http_client=httpx2.AsyncClient(transport=mock))
     return llm, provider
+
+
+class InThreads(BedrockConverse):
+    """Its own asynchronous client, aioboto3's, cannot be answered in place; the requests of both are built alike."""
+
+    async def achat(self, messages: Any, **kwargs: Any) -> Any:
+        return self.chat(messages, **kwargs)
+
+
+def aws_response(url: str, raw: httpx.Response) -> AWSResponse:
+    """A response as botocore reads it."""
+    response = AWSResponse(url, raw.status_code, {"content-type": "application/json"}, None)
+    vars(response)["_content"] = raw.content
+    return response
+
+
+class _Frames:
+    """The body of a streamed response as botocore reads it."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def stream(self, *_: Any) -> Iterator[bytes]:
+        yield self._data
+
+    def close(self) -> None:
+        pass
+
+
+def _frame(kind: str, payload: dict[str, Any]) -> bytes:
+    """One message of AWS's event stream: lengths, their checksum, headers, payload, the checksum of all."""
+    headers = b""
+    for name, value in ((":event-type", kind), (":content-type", "application/json"), (":message-type", "event")):
+        headers += struct.pack(">B", len(name)) + name.encode() + struct.pack(">BH", 7, len(value)) + value.encode()
+    data = json.dumps(payload).encode()
+    start = struct.pack(">II", 16 + len(headers) + len(data), len(headers))
+    frame = start + struct.pack(">I", zlib.crc32(start)) + headers + data
+    return frame + struct.pack(">I", zlib.crc32(frame))
 
 
 def bedrock_llm(
@@ -90,6 +139,8 @@ def bedrock_llm(
 
     def answer(request: Any, **_: Any) -> AWSResponse:
         _, step = provider.step(request.body)
+        if isinstance(step, int):
+            return aws_response(request.url, httpx.Response(step, json={"message": "scripted"}))
         content = (
             [{"text": step}]
             if isinstance(step, str)
@@ -102,13 +153,24 @@ def bedrock_llm(
             "usage": {**usage, "cacheWriteInputTokens": 0},
             "metrics": {"latencyMs": 1},
         }
-        raw = httpx.Response(200, json=body)
-        response = AWSResponse(request.url, 200, {"content-type": "application/json"}, None)
-        vars(response)["_content"] = raw.content
-        return response
+        return aws_response(request.url, httpx.Response(200, json=body))
+
+    def stream(request: Any, **_: Any) -> AWSResponse:
+        _, step = provider.step(request.body)
+        usage = {"inputTokens": 10, "outputTokens": 5, "totalTokens": 105, "cacheReadInputTokens": 90}
+        events: list[tuple[str, dict[str, Any]]] = [
+            ("messageStart", {"role": "assistant"}),
+            ("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": step}}),
+            ("messageStop", {"stopReason": "end_turn"}),
+            ("metadata", {"usage": {**usage, "cacheWriteInputTokens": 0}, "metrics": {"latencyMs": 1}}),
+        ]
+        raw: Any = _Frames(b"".join(_frame(kind, payload) for kind, payload in events))
+        return AWSResponse(request.url, 200, {"content-type": "application/vnd.amazon.eventstream"}, raw)
 
     client.meta.events.register("before-send.bedrock-runtime.Converse", answer)
-    return BedrockConverse(model=name, client=client, region_name="us-east-1"), provider
+    client.meta.events.register("before-send.bedrock-runtime.ConverseStream", stream)
+    options: Any = {"model": name, "client": client, "region_name": "us-east-1", "max_retries": 1}
+    return InThreads(**options), provider
 
 
 def genai_llm(script: Sequence[Any] = ()) -> tuple[GoogleGenAI, Provider]:
@@ -117,6 +179,8 @@ def genai_llm(script: Sequence[Any] = ()) -> tuple[GoogleGenAI, Provider]:
 
     def handle(request: httpx.Request) -> httpx.Response:
         _, step = provider.step(request.content)
+        if isinstance(step, int):
+            return httpx.Response(step, json={"error": {"code": step, "message": "scripted", "status": "SCRIPTED"}})
         usage = {
             "promptTokenCount": 100,
             "cachedContentTokenCount": 90,
@@ -129,6 +193,12 @@ def genai_llm(script: Sequence[Any] = ()) -> tuple[GoogleGenAI, Provider]:
             else [{"functionCall": {"id": one["id"], "name": one["name"], "args": one["args"]}} for one in step]
         )
         candidate = {"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}
+        if "streamGenerateContent" in str(request.url):
+            chunks: list[dict[str, Any]] = [{"candidates": [{**candidate, "finishReason": None}]}]
+            chunks.append({"candidates": [{**candidate, "content": {"role": "model", "parts": [{"text": ""}]}}]})
+            chunks[-1]["usageMetadata"] = usage
+            text = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks)
+            return httpx.Response(200, text=text, headers={"content-type": "text/event-stream"})
         return httpx.Response(200, json={"candidates": [candidate], "usageMetadata": usage})
 
     mock = httpx.MockTransport(handle)
@@ -143,11 +213,17 @@ def ollama_llm(script: Sequence[Any] = ()) -> tuple[Ollama, Provider]:
     provider = Provider(list(script))
 
     def handle(request: httpx.Request) -> httpx.Response:
-        _, step = provider.step(request.content)
+        body, step = provider.step(request.content)
+        if isinstance(step, int):
+            return httpx.Response(step, json={"error": "scripted"})
         message: dict[str, Any] = {"role": "assistant", "content": step if isinstance(step, str) else ""}
         if not isinstance(step, str):
             message["tool_calls"] = [{"function": {"name": one["name"], "arguments": one["args"]}} for one in step]
         counts = {"prompt_eval_count": 100, "eval_count": 5}
+        if body.get("stream"):
+            end = {"model": "mine", "message": {"role": "assistant", "content": ""}, "done": True, **counts}
+            lines = ({"model": "mine", "message": message, "done": False}, end)
+            return httpx.Response(200, text="".join(f"{json.dumps(line)}\n" for line in lines))
         return httpx.Response(200, json={"model": "mine", "message": message, "done": True, **counts})
 
     mock = httpx.MockTransport(handle)

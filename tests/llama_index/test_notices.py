@@ -136,3 +136,18 @@ async def test_a_question_of_a_tools_own_is_no_trimmed_conversation() -> None:
     agent: Any = FunctionAgent(llm=llm, tools=[tool(ask)])
     await agent.run("go", memory=ChatMemoryBuffer.from_defaults(token_limit=1000))
     assert "memory_trims" not in codes(notices)
+
+
+async def test_tools_that_change_are_said() -> None:
+    notices: list[Notice] = []
+    agent, provider = the_agent(notices, tools=[tool(lambda: "", name="look", description="Look.")])
+    memory = StateMemory()
+    for text in ("a", "b"):
+        await agent.run(text, memory=memory)
+    assert codes(notices) == []
+    agent.tools = [*agent.tools, tool(lambda: "", name="weigh", description="Weigh.")]
+    await agent.run("c", memory=memory)
+    await agent.run("d", memory=memory)
+    assert codes(notices) == ["tools_changed"]
+    assert "field of the state" in next(notice for notice in notices if notice.code == "tools_changed").mend
+    assert len(provider.bodies) == 4

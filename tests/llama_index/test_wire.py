@@ -147,7 +147,7 @@ async def test_anthropics_stream(way: str, monkeypatch: pytest.MonkeyPatch) -> N
     last = list(found)[-1] if way == "stream_chat" else [piece async for piece in await found][-1]
     assert last.message.content == "two words"
     assert session.usage.output == 5
-    assert session.usage.cache_read is None, "the package drops it from streams"
+    assert session.usage.cache_read is None, "the package drops what only the stream's beginning tells"
     session.state.mode = "auto"
     llm.chat([user("a"), last.message, user("b")])
     assert turns_of(provider.bodies[1])[-1] == ("user", [f"b\n\n{AUTO}"])
@@ -157,7 +157,7 @@ def test_anthropics_tools_and_system_stay_as_the_package_builds_them(monkeypatch
     inner, provider = make("anthropic", monkeypatch)
     plain, without = make("anthropic", monkeypatch)
     messages = [system("Be brief."), user("a")]
-    StatefulLLM(inner, AgentSession(a_shop(), key="k", tag=TAG)).chat(messages, max_tokens=77)
+    StatefulLLM(inner, AgentSession(a_shop(), key="k", tag=TAG), markers=False).chat(messages, max_tokens=77)
     plain.chat(messages, max_tokens=77)
     ours, theirs = provider.bodies[0], without.bodies[0]
     assert ours["system"].startswith("Be brief.\n\nCurrent state.")

@@ -15,9 +15,10 @@ from langchain.agents.middleware.types import ToolCallRequest
 from langchain_core.messages import BaseMessage, ToolMessage
 from langgraph.types import Command
 
-from langchain_pkv._channel import merge, paths_of, plain
 from langchain_pkv._ledger import STATE_CHANNEL
+from langchain_pkv._merging import merge, paths_of
 from langchain_pkv._messages import compact_json
+from langchain_pkv._plain import plain
 from pkv_agents import Notice, StateError, TrackedState
 
 ToolResult = ToolMessage | Command[Any]

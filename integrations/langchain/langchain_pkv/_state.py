@@ -7,9 +7,11 @@ from typing import Annotated, Any, NotRequired, TypeVar
 from langchain.agents.middleware import AgentState
 from langchain.agents.middleware.types import OmitFromOutput, PrivateStateAttr
 
-from langchain_pkv._channel import StateChannel, StateData, load, misfit
+from langchain_pkv._channel import StateChannel, StateData
 from langchain_pkv._ledger import STATE_CHANNEL
+from langchain_pkv._merging import misfit
 from langchain_pkv._messages import compact_json
+from langchain_pkv._plain import load
 from pkv_agents import Notice, SchemaError, StateError, TrackedState
 
 StateT = TypeVar("StateT", bound=TrackedState)

@@ -142,3 +142,10 @@ NO_LEDGER = Notice(
     "for a thread that is older than this middleware there is nothing to do",
     message="the conversation has answers but no ledger",
 )
+
+UNREADABLE = Notice(
+    code="ledger_unreadable",
+    path="",
+    cost="the head is rendered anew and the whole conversation is read again",
+    mend="run one version of langchain-pkv on all workers of a thread",
+)

@@ -31,7 +31,8 @@ from langchain_pkv._planned import Setting
 from langchain_pkv._profiles import model_name, model_profile, refuses_late_system
 from langchain_pkv._sent import NOT_SENT, SentMessages, was_sent, watched
 from langchain_pkv._state import graph_state, read_state
-from langchain_pkv._turn import NO_LEDGER, STATE_IGNORED, LastStep, ModelCall, Turn, cause, tools_notice
+from langchain_pkv._switches import answer_if_off, checked_switch
+from langchain_pkv._turn import NO_LEDGER, STATE_IGNORED, UNREADABLE, LastStep, ModelCall, Turn, cause, tools_notice
 from langchain_pkv._usage import usage_of
 from langchain_pkv.stateful import StatefulChatModel
 from pkv_agents import (
@@ -88,6 +89,9 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
         rebase_policy: When errata are folded into a new baseline.
         markers: Place cache markers where the provider takes them; False leaves every marker as it is.
         marker_ttl: How long a marked prefix should live, where the provider lets a request choose.
+        tools_on: The field that turns tools on and off: a `dict[str, bool]` by their names (a tool that is not in it is
+            on), or a list or set of those that are on. The tools that are sent stay as they are; the model is told by
+            an erratum, and a call of one that is off gets an error instead of being run.
         cache_key: Whose data this is, to send a cache key where the provider routes by one: the tenant's name, or a
             function from LangGraph's `Runtime` to it. Only a hash of it goes out. None sends no key.
     """
@@ -108,6 +112,7 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
         rebase_policy: RebasePolicy = DEFAULT_POLICY,
         markers: bool = True,
         marker_ttl: Ttl = "5m",
+        tools_on: str | None = None,
         cache_key: str | Callable[[Runtime[Any]], str] | None = None,
     ) -> None:
         super().__init__()
@@ -130,6 +135,7 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
         self._policy = rebase_policy
         self._wishes = CacheWishes(markers, marker_ttl)
         self._tenant = cache_key
+        self._tools_on = checked_switch(schema, tools_on)
         self._models_seen: set[str] = set()
         # A strict session must fail on a conflict; the channel cannot raise, so it remembers the conflict as refused.
         on_conflict = None if strict else self._report
@@ -235,18 +241,10 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
         try:
             return unpack(values.get(LEDGER_CHANNEL))
         except LedgerError as error:
-            self._report(
-                Notice(
-                    code="ledger_unreadable",
-                    path="",
-                    cost="the head is rendered anew and the whole conversation is read again",
-                    mend="run one version of langchain-pkv on all workers of a thread",
-                    message=str(error),
-                )
-            )
+            self._report(replace(UNREADABLE, message=str(error)))
             return None
 
-    def _current(self, values: Mapping[str, Any], runtime: Runtime[Any]) -> TrackedState:
+    def _current(self, values: Mapping[str, Any], runtime: Any) -> TrackedState:
         if self._source is not None:
             state = self._source if isinstance(self._source, TrackedState) else self._source(runtime)
             if not isinstance(state, self._schema):
@@ -265,14 +263,20 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
     # Tool calls: a patch that does not fit is refused here, where the model can be told.
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolResult]) -> ToolResult:
-        """Run the tool and check the state patches that it returns."""
-        return self._checked(request, handler(request))
+        """Run the tool, if it is on, and check the state patches that it returns."""
+        return self._turned_off(request) or self._checked(request, handler(request))
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[ToolResult]]
     ) -> ToolResult:
-        """Run the tool and check the state patches that it returns."""
-        return self._checked(request, await handler(request))
+        """Run the tool, if it is on, and check the state patches that it returns."""
+        return self._turned_off(request) or self._checked(request, await handler(request))
+
+    def _turned_off(self, request: ToolCallRequest) -> ToolMessage | None:
+        if self._tools_on is None:
+            return None
+        state = self._current(cast("Mapping[str, Any]", request.state), request.runtime)
+        return answer_if_off(getattr(state, self._tools_on), request)
 
     def _checked(self, request: ToolCallRequest, result: ToolResult) -> ToolResult:
         schema = None if self._source is not None else self._schema

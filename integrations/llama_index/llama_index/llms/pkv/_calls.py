@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse
 
+from llama_index.llms.pkv._markers import Markers
 from llama_index.llms.pkv._messages import render, to_core
 from llama_index.llms.pkv._store import ContextTurn
 from pkv_agents import AgentSession, Message, TurnPlan, Usage, merge_stream_usage, normalise_usage
@@ -41,6 +42,7 @@ class PlannedCall:
         core: The same as planning knows them.
         sent: What goes to the inner model, the head first.
         turn: Where ledger and state are, when that is a workflow's context.
+        markers: Puts cache points on what is sent; None where there are none to put.
     """
 
     session: AgentSession[Any]
@@ -49,6 +51,7 @@ class PlannedCall:
     core: Sequence[Message]
     sent: list[ChatMessage]
     turn: ContextTurn | None = None
+    markers: Markers | None = None
 
     @classmethod
     def of(
@@ -58,14 +61,15 @@ class PlannedCall:
         messages: Sequence[ChatMessage],
         core: Sequence[Message],
         turn: ContextTurn | None = None,
+        markers: Markers | None = None,
     ) -> PlannedCall:
         """Render a plan."""
-        return cls(session, plan, messages, core, render(plan, messages, core), turn)
+        return cls(session, plan, messages, core, _sent(plan, messages, core, markers), turn, markers)
 
     def in_the_other_form(self) -> PlannedCall:
         """The same request after the endpoint refused a system turn in it."""
         plan = self.session.without_system(self.plan)
-        return replace(self, plan=plan, sent=render(plan, self.messages, self.core))
+        return replace(self, plan=plan, sent=_sent(plan, self.messages, self.core, self.markers))
 
     def succeeded(self, answer: ChatResponse | None, usage: Usage) -> ModelCall | None:
         """Record the call in its session."""
@@ -80,6 +84,13 @@ class PlannedCall:
             return self.succeeded(answer, usage)
         async with self.turn.saving():
             return self.succeeded(answer, usage)
+
+
+def _sent(
+    plan: TurnPlan, messages: Sequence[ChatMessage], core: Sequence[Message], markers: Markers | None
+) -> list[ChatMessage]:
+    rendered = render(plan, messages, core)
+    return markers.on(rendered) if markers is not None else rendered
 
 
 class StreamReader:

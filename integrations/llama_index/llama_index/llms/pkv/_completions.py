@@ -17,3 +17,8 @@ def as_chat(answer: CompletionResponse) -> ChatResponse:
     """A completion as an answer, for the record."""
     message = ChatMessage(role=MessageRole.ASSISTANT, content=answer.text)
     return ChatResponse(message=message, raw=answer.raw, additional_kwargs=cast("Any", answer).additional_kwargs)
+
+
+def as_question(prompt: str) -> list[ChatMessage]:
+    """A prompt as a conversation."""
+    return [ChatMessage(role=MessageRole.USER, content=prompt)]

@@ -20,6 +20,7 @@ from typing import Any, Generic, TypedDict, TypeVar, Unpack, cast
 
 from llama_index.core.workflow import Context
 
+from llama_index.llms.pkv._call_order import patched
 from llama_index.llms.pkv._shared import claim_memory
 from llama_index.llms.pkv._store import (
     SESSION_KEY,
@@ -43,7 +44,6 @@ from pkv_agents import (
     SessionReport,
     StateError,
     TrackedState,
-    apply_patch,
     dump_state,
     load_state,
 )
@@ -132,7 +132,8 @@ class ContextSession(Generic[StateT]):
     async def update(self, ctx: Context[Any], patch: Mapping[str, object]) -> StateT:
         """Change the state of a context by paths, validated.
 
-        Tools that run at the same time are applied in the order in which they call this, none is lost.
+        Of tools that run at the same time none is lost, and they count in the order of the model's calls, however they
+        finish.
 
         Args:
             ctx: The workflow's context.
@@ -147,7 +148,7 @@ class ContextSession(Generic[StateT]):
         """
         self._check_ours()
         async with lock_of(ctx.store):
-            state = apply_patch(self._state(await ctx.store.get(STATE_KEY, default=None)), patch)
+            state = patched(ctx.store, self._state(await ctx.store.get(STATE_KEY, default=None)), patch)
             await put(ctx.store, STATE_KEY, dump_state(state))
         return state
 

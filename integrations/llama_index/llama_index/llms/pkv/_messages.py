@@ -67,6 +67,11 @@ def _parts(message: ChatMessage) -> list[tuple[int, Part]]:
     ]
 
 
+def part_places(message: ChatMessage) -> list[int]:
+    """For each part of the core's message, the place of its block."""
+    return [at for at, _ in _parts(message)]
+
+
 def _part(block: Any) -> Part:
     if isinstance(block, TextBlock):
         return {"type": "text", "text": block.text}
@@ -150,7 +155,7 @@ def _as_sent(message: ChatMessage, core: Message, sent: Message) -> ChatMessage:
     blocks: list[Any] = [_block_copy(block) for block in message.blocks]
     update: dict[str, Any] = {}
     if sent.content != core.content:
-        _put_parts(blocks, [at for at, _ in _parts(message)], _as_parts(core), _as_parts(sent))
+        _put_parts(blocks, part_places(message), _as_parts(core), _as_parts(sent))
     if [compact_json(call.arguments) for call in sent.tool_calls] != [
         compact_json(call.arguments) for call in core.tool_calls
     ]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.memory import BaseMemory, Memory
@@ -44,6 +46,26 @@ async def workflow_notices(ctx: Context[Any], messages: Sequence[ChatMessage]) -
     return notices
 
 
+_tools: WeakKeyDictionary[Any, dict[str, tuple[str, str]]] = WeakKeyDictionary()
+
+
+def tools_notice(owner: object, name: str, model: str, tools: object) -> Notice | None:
+    """The notice for tools that are not those of the latest request with tools to the same model.
+
+    Args:
+        owner: Whose requests are compared: a session, or what makes them.
+        name: Which conversation of the owner's.
+        model: Whose cache the request fills.
+        tools: The tools as the package sends them; None where there are none.
+    """
+    if not tools:
+        return None
+    seen = _tools.setdefault(owner, {})
+    now = (model, json.dumps(tools, default=repr))
+    before, seen[name] = seen.get(name, now), now
+    return TOOLS_CHANGED if before[0] == model and before != now else None
+
+
 def _has(messages: Sequence[ChatMessage], one: ChatMessage) -> bool:
     return any(one is other or (one.role == other.role and one.content == other.content) for other in messages)
 
@@ -55,6 +77,16 @@ STATE_PROMPT = Notice(
     "from each run's message on is read again",
     mend="leave initial_state empty and keep the state in a TrackedState: StatefulLLM(llm, ContextSession(...))",
     message="the agent puts its state into the newest user message",
+)
+
+
+TOOLS_CHANGED = Notice(
+    "tools_changed",
+    path="tools",
+    cost="the tools stand before everything, so nothing of the request was served from the cache",
+    mend="send the same tools in the same order on every call; say in a field of the state which may be used now, and "
+    "let the tool itself refuse",
+    message="the tools are not those of the latest request",
 )
 
 

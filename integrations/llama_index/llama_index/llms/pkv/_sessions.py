@@ -6,15 +6,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.llms.llm import LLM
+from llama_index.core.llms.llm import LLM, ToolSelection
 
+from llama_index.llms.pkv._call_order import in_call_order, note_calls
 from llama_index.llms.pkv._calls import PlannedCall
 from llama_index.llms.pkv._context import ContextSession
+from llama_index.llms.pkv._markers import Markers
 from llama_index.llms.pkv._messages import to_core
-from llama_index.llms.pkv._prefix import step_context, workflow_notices
+from llama_index.llms.pkv._prefix import step_context, tools_notice, workflow_notices
 from llama_index.llms.pkv._profiles import model_name, model_profile
 from llama_index.llms.pkv._store import ContextTurn
-from pkv_agents import AgentSession, MissingSessionKeyError, Notice, SessionError
+from pkv_agents import AgentSession, MissingSessionKeyError, Notice, SessionError, Ttl
 
 SessionSource = AgentSession[Any] | ContextSession[Any] | Callable[[], AgentSession[Any]]
 
@@ -32,13 +34,17 @@ def check_source(session: object) -> None:
         )
 
 
-def open_call(llm: LLM, source: SessionSource, messages: Sequence[ChatMessage]) -> PlannedCall:
+def open_call(
+    llm: LLM, source: SessionSource, messages: Sequence[ChatMessage], ttl: Ttl | None, tools: object
+) -> PlannedCall:
     """Plan a call that is made synchronously.
 
     Args:
         llm: The model that is called.
         source: Where the session is.
         messages: The caller's messages.
+        ttl: How long marked prefixes should live; None marks nothing.
+        tools: The call's tools, as the package sends them.
 
     Raises:
         SessionError: The session is in a workflow's context, which is read asynchronously.
@@ -49,16 +55,22 @@ def open_call(llm: LLM, source: SessionSource, messages: Sequence[ChatMessage]) 
             "a ContextSession is read asynchronously: call achat, astream_chat or another a... method inside a "
             "workflow step, or give StatefulLLM an AgentSession"
         )
-    return _planned(llm, _resolved(source), messages, model_profile(llm)[1])
+    session = _resolved(source)
+    moved = tools_notice(session, "", model_name(llm), tools)
+    return _planned(llm, session, messages, [*model_profile(llm)[1], *([moved] if moved else ())], ttl)
 
 
-async def aopen_call(llm: LLM, source: SessionSource, messages: Sequence[ChatMessage]) -> PlannedCall:
+async def aopen_call(
+    llm: LLM, source: SessionSource, messages: Sequence[ChatMessage], ttl: Ttl | None, tools: object
+) -> PlannedCall:
     """Plan a call that is made asynchronously, in a workflow step perhaps.
 
     Args:
         llm: The model that is called.
         source: Where the session is.
         messages: The caller's messages.
+        ttl: How long marked prefixes should live; None marks nothing.
+        tools: The call's tools, as the package sends them.
 
     Raises:
         MissingSessionKeyError: There is no session for this call.
@@ -66,14 +78,25 @@ async def aopen_call(llm: LLM, source: SessionSource, messages: Sequence[ChatMes
     ctx = step_context()
     notices = [*model_profile(llm)[1], *(await workflow_notices(ctx, messages) if ctx is not None else ())]
     if not isinstance(source, ContextSession):
-        return _planned(llm, _resolved(source), messages, notices)
+        session = _resolved(source)
+        moved = tools_notice(session, "", model_name(llm), tools)
+        return _planned(llm, session, messages, [*notices, *([moved] if moved else ())], ttl)
     if ctx is None:
         raise MissingSessionKeyError(
             "no workflow step is running, so there is no context to find the session in: run an agent or a workflow, "
             "or give StatefulLLM an AgentSession"
         )
     turn = await source.open(ctx)
-    return _planned(llm, turn.session, messages, source.untold(turn, notices), turn)
+    moved = tools_notice(cast("object", source), f"{turn.id}/{turn.agent}", model_name(llm), tools)
+    notices += [moved] if moved else []
+    return _planned(llm, turn.session, messages, source.untold(turn, notices), ttl, turn)
+
+
+def note_order(source: SessionSource, calls: Sequence[ToolSelection]) -> None:
+    """Remember in which order a model called tools, for what they change in the running workflow's context."""
+    ctx = step_context() if isinstance(source, ContextSession) else None
+    if ctx is not None:
+        note_calls(ctx.store, [call.tool_id for call in calls])
 
 
 def _planned(
@@ -81,15 +104,19 @@ def _planned(
     session: AgentSession[Any],
     messages: Sequence[ChatMessage],
     notices: Sequence[Notice],
+    ttl: Ttl | None,
     turn: ContextTurn | None = None,
 ) -> PlannedCall:
-    core, name = to_core(messages), model_name(llm)
-    if session.own_profile is not None:
+    name = model_name(llm)
+    messages, core = in_call_order(messages, to_core(messages))
+    profile = session.own_profile
+    if profile is not None:
         said = [notice for notice in notices if notice.code != "unknown_model"]
         plan = session.plan(core, model=name, notices=said)
     else:
-        plan = session.plan(core, profile=model_profile(llm)[0], model=name, notices=notices)
-    return PlannedCall.of(session, plan, messages, core, turn)
+        profile = model_profile(llm)[0]
+        plan = session.plan(core, profile=profile, model=name, notices=notices)
+    return PlannedCall.of(session, plan, messages, core, turn, Markers.of(llm, profile, ttl))
 
 
 def _resolved(source: AgentSession[Any] | Callable[[], AgentSession[Any]]) -> AgentSession[Any]:

@@ -12,7 +12,7 @@ The methods carry no callback decorators: the inner model's do, so each event fi
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any
 
@@ -30,17 +30,16 @@ from llama_index.core.base.llms.types import (
     CompletionResponseAsyncGen,
     CompletionResponseGen,
     LLMMetadata,
-    MessageRole,
 )
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import LLM, ToolSelection
 from pydantic import PrivateAttr
 
 from llama_index.llms.pkv._calls import ModelCall, PlannedCall, StreamReader, usage_of
-from llama_index.llms.pkv._completions import as_chat, as_prompt
-from llama_index.llms.pkv._sessions import SessionSource, aopen_call, check_source, open_call
+from llama_index.llms.pkv._completions import as_chat, as_prompt, as_question
+from llama_index.llms.pkv._sessions import SessionSource, aopen_call, check_source, note_order, open_call
 from llama_index.llms.pkv._versions import check_versions
-from pkv_agents import SessionError, refuses_system
+from pkv_agents import SessionError, Ttl, refuses_system
 
 if TYPE_CHECKING:
     from llama_index.core.tools.types import BaseTool
@@ -63,6 +62,8 @@ class StatefulLLM(FunctionCallingLLM):
         session: An `AgentSession`; a `ContextSession`; or a function that returns the session of the present call,
             for example `lambda: sessions[user.get()]`. A `KeyError` of it becomes a `MissingSessionKeyError`.
         on_call: Called after every call that succeeded, with what was planned and reported. It must not raise.
+        markers: Set cache points, for the packages that take them (Anthropic's, Bedrock's); none beside yours.
+        marker_ttl: How long a marked prefix should live.
 
     Raises:
         SessionError: `llm` or `session` is something else, or the model's package and its client library do not work
@@ -72,8 +73,17 @@ class StatefulLLM(FunctionCallingLLM):
     _inner: LLM = PrivateAttr()
     _source: SessionSource = PrivateAttr()
     _on_call: Callable[[ModelCall], None] | None = PrivateAttr(default=None)
+    _ttl: Ttl | None = PrivateAttr(default="5m")
 
-    def __init__(self, llm: LLM, session: SessionSource, *, on_call: Callable[[ModelCall], None] | None = None) -> None:
+    def __init__(
+        self,
+        llm: LLM,
+        session: SessionSource,
+        *,
+        on_call: Callable[[ModelCall], None] | None = None,
+        markers: bool = True,
+        marker_ttl: Ttl = "5m",
+    ) -> None:
         if not isinstance(llm, LLM):  # pyright: ignore[reportUnnecessaryIsInstance] (untyped callers)
             raise SessionError(f"llm: a LlamaIndex LLM is needed, not a {type(llm).__name__}")
         if isinstance(llm, StatefulLLM):
@@ -84,6 +94,7 @@ class StatefulLLM(FunctionCallingLLM):
         self._inner = llm
         self._source = session
         self._on_call = on_call
+        self._ttl = marker_ttl if markers else None
 
     @classmethod
     def class_name(cls) -> str:
@@ -100,11 +111,11 @@ class StatefulLLM(FunctionCallingLLM):
         """The inner model's."""
         return self._inner.metadata
 
-    def _open(self, messages: Sequence[ChatMessage]) -> PlannedCall:
-        return open_call(self._inner, self._source, messages)
+    def _open(self, messages: Sequence[ChatMessage], options: Mapping[str, Any]) -> PlannedCall:
+        return open_call(self._inner, self._source, messages, self._ttl, options.get("tools"))
 
-    async def _aopen(self, messages: Sequence[ChatMessage]) -> PlannedCall:
-        return await aopen_call(self._inner, self._source, messages)
+    async def _aopen(self, messages: Sequence[ChatMessage], options: Mapping[str, Any]) -> PlannedCall:
+        return await aopen_call(self._inner, self._source, messages, self._ttl, options.get("tools"))
 
     def _tell(self, call: ModelCall | None) -> None:
         if call is not None and self._on_call is not None:
@@ -114,7 +125,7 @@ class StatefulLLM(FunctionCallingLLM):
 
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """Call the model with the state of the session."""
-        call = self._open(messages)
+        call = self._open(messages, kwargs)
         try:
             answer = self._inner.chat(call.sent, **kwargs)
         except Exception as error:
@@ -127,7 +138,7 @@ class StatefulLLM(FunctionCallingLLM):
 
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """Call the model with the state of the session."""
-        call = await self._aopen(messages)
+        call = await self._aopen(messages, kwargs)
         try:
             answer = await self._inner.achat(call.sent, **kwargs)
         except Exception as error:
@@ -140,11 +151,11 @@ class StatefulLLM(FunctionCallingLLM):
 
     def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
         """Stream the answer; the state counts as told when the stream is exhausted."""
-        return self._streamed(self._open(messages), kwargs)
+        return self._streamed(self._open(messages, kwargs), kwargs)
 
     async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
         """Stream the answer; the state counts as told when the stream is exhausted."""
-        return self._astreamed(await self._aopen(messages), kwargs)
+        return self._astreamed(await self._aopen(messages, kwargs), kwargs)
 
     def _streamed(self, call: PlannedCall, kwargs: dict[str, Any]) -> Generator[ChatResponse, None, None]:
         reader = StreamReader()
@@ -187,8 +198,8 @@ class StatefulLLM(FunctionCallingLLM):
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
         """Complete a prompt with the state of the session."""
         if self.metadata.is_chat_model:
-            return chat_response_to_completion_response(self.chat(_asked(prompt), **kwargs))
-        call = self._open(_asked(prompt))
+            return chat_response_to_completion_response(self.chat(as_question(prompt), **kwargs))
+        call = self._open(as_question(prompt), kwargs)
         answer = self._inner.complete(as_prompt(call.sent), formatted=formatted, **kwargs)
         chat = as_chat(answer)
         self._tell(call.succeeded(chat, usage_of(chat)))
@@ -197,8 +208,8 @@ class StatefulLLM(FunctionCallingLLM):
     async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
         """Complete a prompt with the state of the session."""
         if self.metadata.is_chat_model:
-            return chat_response_to_completion_response(await self.achat(_asked(prompt), **kwargs))
-        call = await self._aopen(_asked(prompt))
+            return chat_response_to_completion_response(await self.achat(as_question(prompt), **kwargs))
+        call = await self._aopen(as_question(prompt), kwargs)
         answer = await self._inner.acomplete(as_prompt(call.sent), formatted=formatted, **kwargs)
         chat = as_chat(answer)
         self._tell(await call.asucceeded(chat, usage_of(chat)))
@@ -207,15 +218,15 @@ class StatefulLLM(FunctionCallingLLM):
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
         """Stream a completion with the state of the session."""
         if self.metadata.is_chat_model:
-            return stream_chat_response_to_completion_response(self.stream_chat(_asked(prompt), **kwargs))
-        call = self._open(_asked(prompt))
+            return stream_chat_response_to_completion_response(self.stream_chat(as_question(prompt), **kwargs))
+        call = self._open(as_question(prompt), kwargs)
         return self._completed(call, self._inner.stream_complete(as_prompt(call.sent), formatted=formatted, **kwargs))
 
     async def astream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseAsyncGen:
         """Stream a completion with the state of the session."""
         if self.metadata.is_chat_model:
-            return astream_chat_response_to_completion_response(await self.astream_chat(_asked(prompt), **kwargs))
-        call = await self._aopen(_asked(prompt))
+            return astream_chat_response_to_completion_response(await self.astream_chat(as_question(prompt), **kwargs))
+        call = await self._aopen(as_question(prompt), kwargs)
         stream = await self._inner.astream_complete(as_prompt(call.sent), formatted=formatted, **kwargs)
         return self._acompleted(call, stream)
 
@@ -269,9 +280,11 @@ class StatefulLLM(FunctionCallingLLM):
         self, response: ChatResponse, error_on_no_tool_call: bool = True, **kwargs: Any
     ) -> list[ToolSelection]:
         """Read the tool calls of an answer, as the inner model does."""
-        return self._calling().get_tool_calls_from_response(
+        calls = self._calling().get_tool_calls_from_response(
             response, error_on_no_tool_call=error_on_no_tool_call, **kwargs
         )
+        note_order(self._source, calls)
+        return calls
 
     def _calling(self) -> FunctionCallingLLM:
         if not isinstance(self._inner, FunctionCallingLLM):
@@ -284,7 +297,3 @@ class StatefulLLM(FunctionCallingLLM):
     def convert_chat_messages(self, messages: Sequence[ChatMessage]) -> list[Any]:
         """Convert messages as the inner model does."""
         return self._inner.convert_chat_messages([message.model_copy() for message in messages])
-
-
-def _asked(prompt: str) -> list[ChatMessage]:
-    return [ChatMessage(role=MessageRole.USER, content=prompt)]

@@ -1,0 +1,121 @@
+"""Tools that run side by side count in the order in which the model called them, however they finish.
+
+LlamaIndex runs the calls of one answer at the same time, and keeps their results as they finish. Where two of them
+change one field, the later call wins here, and the request that follows has the same bytes each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from llama_index.core.base.llms.types import ChatMessage
+
+from pkv_agents import Message, StateError, TrackedState, apply_patch, dump_state, load_state
+
+try:
+    from workflows.runtime.types import results as _runtime  # pyright: ignore[reportMissingTypeStubs]
+except ImportError:  # a version of the workflows package that has it elsewhere: then changes count as they come
+    _runtime = None
+
+StateT = TypeVar("StateT", bound=TrackedState)
+
+
+@dataclass(slots=True)
+class _Step:
+    """The calls of one answer.
+
+    Attributes:
+        places: Their ids, each with its place in the answer.
+        before: The state before the first of their changes, as data.
+        after: The state with all of them so far, as data.
+        patches: Place and patch of each change, as they came.
+    """
+
+    places: Mapping[str, int]
+    before: Mapping[str, object] | None = None
+    after: Mapping[str, object] | None = None
+    patches: list[tuple[int, Mapping[str, object]]] = field(default_factory=list[tuple[int, Mapping[str, object]]])
+
+
+_steps: WeakKeyDictionary[Any, _Step] = WeakKeyDictionary()
+
+
+def note_calls(store: Any, ids: Sequence[str]) -> None:
+    """Remember the calls of a model's answer.
+
+    Args:
+        store: The store of the workflow's context in which they will run.
+        ids: Their ids in the order of the answer, as the workflow knows them.
+    """
+    if ids:
+        _steps[store] = _Step({one: at for at, one in reversed(list(enumerate(ids)))})
+
+
+def patched(store: Any, state: StateT, patch: Mapping[str, object]) -> StateT:
+    """The state with one more change, which counts at its call's place among the calls beside it.
+
+    Args:
+        store: The store of the workflow's context.
+        state: The state that it holds.
+        patch: The change.
+
+    Raises:
+        StateError: The change fits neither at its place nor as the last one.
+    """
+    step, place = _steps.get(store), None
+    if step is not None:
+        place = step.places.get(_running_call())
+    if step is None or place is None:
+        return apply_patch(state, patch)
+    data = dump_state(state)
+    if step.after != data:  # the first change, or somebody else's came between
+        step.before, step.patches = data, []
+    patches = [*step.patches, (place, deepcopy(dict(patch)))]
+    try:
+        found = load_state(type(state), step.before or data)
+        for _, one in sorted(patches, key=lambda pair: pair[0]):
+            found = apply_patch(found, one)
+    except StateError:
+        # A later call's change counts already and is not undone; or this one is wrong wherever it stands.
+        found = apply_patch(state, patch)
+        step.before, patches = dump_state(found), []
+    step.patches, step.after = patches, dump_state(found)
+    return found
+
+
+def _running_call() -> str:
+    """The id of the call whose tool is running, or nothing."""
+    running = getattr(_runtime, "StepWorkerStateContextVar", None)
+    step = running.get(None) if running is not None else None
+    return str(getattr(getattr(step, "event", None), "tool_id", ""))
+
+
+def in_call_order(messages: Sequence[ChatMessage], core: Sequence[Message]) -> tuple[list[ChatMessage], list[Message]]:
+    """Messages whose tool results stand in the order of their calls.
+
+    A pure function of the history, so what was sent is sent again as it was. Results whose calls cannot be told apart
+    stay where they are.
+
+    Args:
+        messages: The caller's messages; left as they are.
+        core: `to_core(messages)`.
+    """
+    order = list(range(len(core)))
+    for at, message in enumerate(core):
+        if message.role != "assistant" or len(message.tool_calls) < 2:
+            continue
+        places = {call.id: place for place, call in enumerate(message.tool_calls)}
+        end = at + 1
+        while end < len(core) and core[end].role == "tool":
+            end += 1
+        ids = [one.tool_call_id or "" for one in core[at + 1 : end]]
+        if len(places) == len(message.tool_calls) and len(set(ids)) == len(ids) and set(ids) <= places.keys():
+            order[at + 1 : end] = sorted(order[at + 1 : end], key=lambda one: places[core[one].tool_call_id or ""])
+    return [messages[at] for at in order], [core[at] for at in order]
+
+
+__all__ = ["in_call_order", "note_calls", "patched"]
