@@ -23,6 +23,7 @@ import numpy as np
 import torch
 
 from pkv_agents.errors import ContextLengthError, SegmentError
+from pkv_agents.kv._checks import check_tokens
 from pkv_agents.kv._device import on_device
 from pkv_agents.kv._loaded import LoadedModel
 from pkv_agents.kv.image_span import ImageSpan
@@ -76,9 +77,8 @@ def place(loaded: LoadedModel, ids: Sequence[int], images: Images, start: int, l
     index = getattr(getattr(loaded.model, "model", None), "get_rope_index", None)
     if image is None or index is None:
         raise SegmentError("this model takes no images")
-    if not len(ids) or not 0 <= min(ids) <= max(ids) < loaded.config.vocab_size:
-        raise SegmentError(f"ids must be at least one number from 0 to {loaded.config.vocab_size - 1}")
-    grid = [[int(side) for side in row] for row in images.grid]
+    check_tokens(ids, 0, vocabulary=loaded.config.vocab_size, limit=limit, image=None)
+    grid = _grid(images)
     if video in ids or any(frames != 1 for frames, _, _ in grid):
         raise SegmentError("a video's frames stand apart in time; only images of one frame can be moved")
     merge = int(getattr(getattr(config, "vision_config", None), "spatial_merge_size", 1))
@@ -87,7 +87,9 @@ def place(loaded: LoadedModel, ids: Sequence[int], images: Images, start: int, l
     found = [stop - begin for begin, stop in runs]
     if found != wanted:
         raise SegmentError(f"the images need runs of {wanted} tokens, but the ids have runs of {found}")
-    device = images.pixels.device
+    device = next(weight.device for _, weight in loaded.model.named_parameters())
+    if images.pixels.device != device or images.grid.device != device:
+        raise SegmentError(f"the model is on {device}, but the images are on {images.pixels.device}: move them there")
     tokens = on_device([list(ids)], device)
     kinds = on_device([[int(token == image) for token in ids]], device)
     positions = cast("Callable[..., tuple[torch.Tensor, object]]", index)(tokens, kinds, image_grid_thw=images.grid)[0]
@@ -95,7 +97,7 @@ def place(loaded: LoadedModel, ids: Sequence[int], images: Images, start: int, l
         ImageSpan(*run, across // merge, digest)
         for run, (_, _, across), digest in zip(runs, grid, _digests(images.pixels, grid), strict=True)
     )
-    if start < 0 or start + len(ids) - sum(wanted) + sum(span.extent for span in spans) > limit or len(ids) > limit:
+    if start < 0 or start + len(ids) - sum(wanted) + sum(span.extent for span in spans) > limit:
         raise ContextLengthError(f"{len(ids)} tokens at position {start} do not fit a context of {limit}")
     arguments: dict[str, object] = {
         "pixel_values": images.pixels,
@@ -103,6 +105,16 @@ def place(loaded: LoadedModel, ids: Sequence[int], images: Images, start: int, l
         "mm_token_type_ids": kinds,
     }
     return Placed(spans, positions, arguments)
+
+
+def _grid(images: Images) -> list[list[int]]:
+    if images.grid.dim() != 2 or images.grid.shape[1] != 3:
+        raise SegmentError(f"the grid of images is (images, 3), not {tuple(images.grid.shape)}")
+    grid = [[int(side) for side in row] for row in images.grid]
+    patches = sum(frames * down * across for frames, down, across in grid)
+    if images.pixels.dim() != 2 or len(images.pixels) != patches:
+        raise SegmentError(f"a grid of {patches} patches needs as many rows, not {tuple(images.pixels.shape)}")
+    return grid
 
 
 def _runs(marked: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> list[tuple[int, int]]:

@@ -1,14 +1,18 @@
-"""Each property of a configuration that the engine cannot handle has its reason; asked without any model."""
+"""Each property of a configuration that the engine cannot handle has its reason; most are asked without a model."""
 
 from __future__ import annotations
 
+import copy
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from pkv_agents.errors import UnsupportedModelError
-from pkv_agents.kv import Family, capability
+from pkv_agents.kv import Family, HFModel, SegmentModel, _learn, capability
+from pkv_agents.kv._loaded import LoadedModel
+from tests.kv.zoo import build, config_of, tiny
 
 PLAIN: dict[str, Any] = {"rope_parameters": {"rope_type": "default"}, "_attn_implementation": "sdpa"}
 FULL = frozenset({"DynamicLayer"})
@@ -78,3 +82,33 @@ def test_a_windowed_layer_is_for_segments_only() -> None:
     windowed = FULL | {"DynamicSlidingWindowLayer"}
     assert capability.segment_refusal(config({}), Family("mistral"), windowed) is None
     assert "DynamicSlidingWindowLayer" in str(capability.refusal(config({}), windowed))
+
+
+def test_a_model_that_is_not_ready_is_refused() -> None:
+    for make in (HFModel, SegmentModel):
+        with pytest.raises(UnsupportedModelError, match="not loaded"):
+            make(copy.deepcopy(tiny("llama")).to("meta"))
+        spread = copy.deepcopy(tiny("llama"))
+        spread.lm_head.to("meta")
+        with pytest.raises(UnsupportedModelError, match="spread over 2 devices"):
+            make(spread)
+        with pytest.raises(UnsupportedModelError, match=r"model\.eval\(\)"):
+            make(copy.deepcopy(tiny("llama")).train())
+
+
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")  # peft 0.21 asks for it
+def test_virtual_tokens_are_refused() -> None:
+    peft = pytest.importorskip("peft")
+    prompt = peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2)
+    wrapped = peft.get_peft_model(build(config_of("llama")), prompt).eval()
+    for make in (HFModel, SegmentModel):
+        with pytest.raises(UnsupportedModelError, match="virtual tokens"):
+            make(wrapped)
+
+
+def test_a_model_without_a_rotary_module_is_refused() -> None:
+    model = build(config_of("llama"))
+    model.model.rotary = model.model.rotary_emb
+    del model.model.rotary_emb
+    with pytest.raises(UnsupportedModelError, match="no module named rotary_emb"):
+        _learn.learn_rule(LoadedModel(model, None), Family("llama"), ("",), torch.device("cpu"), 64)

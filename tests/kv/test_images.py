@@ -209,6 +209,10 @@ BAD: dict[str, tuple[list[int], Images, str]] = {
     "another order": ([*[IMAGE] * 8, 5, *[IMAGE] * 6], both(), r"runs of \[6, 8\]"),
     "a video": ([5, VIDEO, *[IMAGE] * 6], first(), "only images of one frame"),
     "frames": (ONE, Images(both().pixels[:48], torch.tensor([[2, 4, 6]])), "only images of one frame"),
+    "a flat grid": (ONE, Images(first().pixels, torch.tensor([1, 4, 6])), r"\(images, 3\), not \(3,\)"),
+    "too few patches": (ONE, Images(first().pixels[:20], first().grid), r"24 patches needs as many rows, not \(20, 96"),
+    "elsewhere": (ONE, Images(first().pixels.to("meta"), first().grid), "is on cpu, but the images are on meta"),
+    "a batch": ([ONE, ONE], first(), "unpadded"),  # pyright: ignore[reportAssignmentType]
     "an id": ([64, *ONE], first(), "0 to 63"),
     "nothing": ([], first(), "0 to 63"),
 }
