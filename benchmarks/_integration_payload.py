@@ -86,7 +86,7 @@ def _blocks(body: dict[str, Any]) -> Iterator[tuple[str | None, Any]]:
     for message in _messages(body):
         content: Any = message.get("content", message.get("parts"))
         rest = {key: bare(value) for key, value in message.items() if key not in ("content", "parts")}
-        parts: list[Any] = content if isinstance(content, list) and content else [content]
+        parts = cast("list[Any]", content if isinstance(content, list) and content else [content])
         for index, part in enumerate(parts):
             text, marker = _block(part)
             yield (f"{_json(rest)}{text}" if index == 0 else text), marker
