@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import Any, cast
 
 SUMMARY = "find out whether a local model follows errata and edits in place, and write a report"
 
@@ -20,20 +21,23 @@ def configure(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     """Does it; returns the exit code: 0 if the model follows errata, else 1."""
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    import transformers
 
     from pkv_agents.errors import UnsupportedModelError
     from pkv_agents.local import LocalModel, qualify
 
     if options.threads:
         torch.set_num_threads(options.threads)
+    loaders = cast("Any", transformers)  # its loaders have no types
     try:
-        model = AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.float32, local_files_only=True)
-        tokenizer = AutoTokenizer.from_pretrained(options.model, local_files_only=True)
+        model = loaders.AutoModelForCausalLM.from_pretrained(
+            options.model, dtype=torch.float32, local_files_only=True
+        ).eval()
+        tokenizer = loaders.AutoTokenizer.from_pretrained(options.model, local_files_only=True)
     except (OSError, ValueError) as error:
         first = str(error).partition("\n")[0]
         raise UnsupportedModelError(f"no model can be loaded from {options.model}: {first}") from error
-    found = qualify(LocalModel(model.eval(), tokenizer), shops=options.shops, tell=_say)
+    found = qualify(LocalModel(model, tokenizer), shops=options.shops, tell=_say)
     sys.stdout.write(f"{found}\n")
     if options.report is not None:
         found.save(options.report)

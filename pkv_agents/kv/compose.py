@@ -76,6 +76,8 @@ def compose(model: SegmentModel, ids: Sequence[int], placed: Sequence[Placed], *
     for one in placed:
         model.check(one.segment)
         stop = one.start + len(one.segment)
+        if one.segment.images:
+            raise SegmentError("a segment with images is put in place by splice()")
         if one.start < at or one.segment.ids.tolist() != list(ids[one.start : stop]):
             raise SegmentError(f"the segment at {one.start} overlaps another, or its tokens do not stand there")
         parts += [blank(one.segment, ids[at : one.start], at), one.segment.moved(one.start)]

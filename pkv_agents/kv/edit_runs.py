@@ -102,13 +102,13 @@ def _with_blanks(segment: KVSegment, runs: Sequence[TokenRun]) -> tuple[KVSegmen
     """The sequence with a blank where each run will be computed, and the places of the blanks."""
     parts: list[KVSegment] = []
     blanks: list[int] = []
-    done, at = 0, segment.start
+    done, at, size = 0, segment.start, 0
     for run in runs:
-        parts.append(segment.slice(done, run.start).moved(at))
-        at += run.start - done
-        parts.append(blank(segment, run.ids, at))
-        blanks += range(at - segment.start, at - segment.start + len(run.ids))
-        done, at = run.stop, at + len(run.ids)
+        kept = segment.slice(done, run.start).moved(at)
+        parts += [kept, blank(segment, run.ids, kept.stop)]
+        size += len(kept)
+        blanks += range(size, size + len(run.ids))
+        done, at, size = run.stop, parts[-1].stop, size + len(run.ids)
     parts.append(segment.slice(done, len(segment)).moved(at))
     fields = segment.fields
     for run in reversed(runs):
@@ -184,6 +184,6 @@ def _most_attended(
     replaced = {slot for run in runs for slot in range(run.start, run.stop)}
     paid = recorder.paid[runs[0].stop :].cpu()
     # A stable order, so that equal weights give the same choice everywhere.
-    ranked = torch.sort(paid, descending=True, stable=True).indices.tolist()
+    ranked = torch.sort(paid, descending=True, stable=True).indices
     free = [slot for index in ranked if (slot := runs[0].stop + int(index)) not in replaced]
     return sorted(free[:keep])

@@ -24,6 +24,7 @@ from pkv_agents.errors import OptionsError
 from pkv_agents.kv import (
     EXACT,
     CacheKey,
+    DiskStore,
     Edited,
     Forwarded,
     KVSegment,
@@ -39,7 +40,7 @@ from pkv_agents.kv import (
 from pkv_agents.local.edit_way import EditWay, edit_way
 from pkv_agents.local.head_lines import changed_runs, skeleton_of
 from pkv_agents.local.options import GenerationOptions
-from pkv_agents.local.skills import SEAM, SkillShelf, find_skills
+from pkv_agents.local.skills import PREAMBLE, SEAM, SkillShelf, find_skills
 from pkv_agents.local.template import ChatTemplate, Rendered
 
 MOST_EDITS = 64
@@ -82,7 +83,7 @@ class Approximations:
         segments: Makes the segment model; called once, when it is needed first.
         cache: The prefix cache.
         template: Finds the head, and tokenises skills.
-        shelf: Compiled skills.
+        store: Where compiled skills are kept; None keeps the latest in memory.
         allows: Whether a verdict allows a field to be edited in place: skeleton of the head, path.
     """
 
@@ -92,13 +93,13 @@ class Approximations:
         cache: PrefixCache,
         template: ChatTemplate,
         *,
-        shelf: SkillShelf,
+        store: DiskStore | None,
         allows: Callable[[str, str], bool],
     ) -> None:
         self._make = segments
         self._cache = cache
         self._template = template
-        self._shelf = shelf
+        self._store = store
         self._allows = allows
         self._held: OrderedDict[tuple[str, str], _Held] = OrderedDict()
         self._lock = threading.Lock()
@@ -107,6 +108,10 @@ class Approximations:
     def segments(self) -> SegmentModel:
         """The model as one whose segments can be cut, moved and edited."""
         return self._make()
+
+    @cached_property
+    def _shelf(self) -> SkillShelf:
+        return SkillShelf(self._store, preamble=self._template.preamble(PREAMBLE))
 
     def prepare(self, asked: Rendered, wanted: GenerationOptions, key_of: KeyOf) -> Prepared:
         """Says under which origin a request is looked up, having put into the cache what it may rest on.
@@ -133,7 +138,8 @@ class Approximations:
             and (done := self._edited(asked, head, held, way, wanted, key_of))
         ):
             return done
-        return self._composed(asked, head, skills, key_of) if skills else Prepared(asked.ids)
+        # Where no token ends a turn, the head may be anywhere.
+        return self._composed(asked, head or asked.ids, skills, key_of) if skills else Prepared(asked.ids)
 
     def remember(self, wanted: GenerationOptions, ids: Sequence[int], origin: Origin) -> None:
         """Keeps what a session's request left in the cache, for its next one."""

@@ -82,7 +82,8 @@ def draw_shop(seed: int, *, fields: int = 6) -> Shop:
         fields: How many fields its state has, the deciding one among them.
     """
     rng = random.Random(f"qualify/{seed}")
-    statuses, tools, topics = (rng.sample(pool, 3) for pool in (_STATUSES, _TOOLS, _TOPICS))
+    pools: tuple[tuple[str, ...], ...] = (_STATUSES, _TOOLS, _TOPICS)
+    statuses, tools, topics = (rng.sample(pool, 3) for pool in pools)
     number = f"K{rng.randrange(100, 1000)}"
     lines = [_OPENING]
     for topic in topics:

@@ -65,7 +65,7 @@ class Conversation:
         edit_mode: What a changed field does; see the table above.
         skills: Texts in the session's instructions that are put in place from compiled keys and values.
         qualified: Refuse a mode that the model's qualification does not allow.
-        **options: Of each generation; see `GenerationOptions`.
+        options: Of each generation; see `GenerationOptions`.
 
     Raises:
         OptionsError: The mode is unknown, or is `stale`, which would leave the model with an old value.
@@ -80,14 +80,14 @@ class Conversation:
         edit_mode: str = "erratum",
         skills: Sequence[str] = (),
         qualified: bool = False,
-        **options: Unpack[OptionFields],
+        options: OptionFields | None = None,
     ) -> None:
         self.model = model
         self.session = session
         self.skills = tuple(skills)
         self.edit_mode = edit_mode
         self._way = edit_way(edit_mode)
-        self._options = options
+        self._options = options if options is not None else {}
         self._resumes = True
         if self._way.mode == "stale":
             raise OptionsError(

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Unpack
+from typing import Any
 
 from pkv_agents.errors import OptionsError
 from pkv_agents.local.edit_verdicts import EditVerdict
@@ -59,7 +59,7 @@ def probe(
     patch: Mapping[str, object],
     *,
     cheap: str = "in_place",
-    **options: Unpack[OptionFields],
+    options: OptionFields | None = None,
 ) -> Probe:
     """Asks a question behind a change that has not happened, both ways. The session is not touched.
 
@@ -69,7 +69,7 @@ def probe(
         messages: A conversation that ends with the question.
         patch: The change, as `AgentSession.update` takes it.
         cheap: The edit mode to judge.
-        **options: Of the generation; see `GenerationOptions`.
+        options: Of the generation; see `GenerationOptions`.
 
     Raises:
         OptionsError: The patch changes nothing that the head shows, or there is no question.
@@ -77,16 +77,19 @@ def probe(
     """
     if not messages:
         raise OptionsError("probe needs a conversation that ends with a question")
+    wanted: OptionFields = {**options} if options is not None else {}
     old, told, new = _prompts(model, session, messages, patch)
     name = f"probe-{next(_names)}"
-    tools, skills = options.get("tools", ()), options.get("skills", ())
-    model.logits(old, tools=tools, session=name, edit_mode=cheap, skills=skills, salt=options.get("salt", ""))
+    tools, skills = wanted.get("tools", ()), wanted.get("skills", ())
+    model.logits(old, tools=tools, session=name, edit_mode=cheap, skills=skills, salt=wanted.get("salt", ""))
     started = time.perf_counter()
-    quick = model.generate(new, **{**options, "session": name, "edit_mode": cheap})
+    wanted["session"], wanted["edit_mode"] = name, cheap
+    quick = model.generate(new, **wanted)
     if not quick.edited:
         raise OptionsError("nothing was edited: the patch changes no field that the head shows")
     mode = model.reference
-    truth = model.generate(told if mode == "erratum" else new, **{**options, "session": None, "edit_mode": mode})
+    wanted["session"], wanted["edit_mode"] = None, mode
+    truth = model.generate(told if mode == "erratum" else new, **wanted)
     cost = time.perf_counter() - started
     same, skeleton = _decision(quick) == _decision(truth), model.skeleton(new, tools)
     share = cost / len(quick.edited)

@@ -35,7 +35,6 @@ from pkv_agents.local.grammar import GrammarFactory
 from pkv_agents.local.head_lines import skeleton_of
 from pkv_agents.local.options import Delta, Done, GenerationOptions, OptionFields, Reply, StreamEvent
 from pkv_agents.local.qualification import Qualification
-from pkv_agents.local.skills import PREAMBLE, SkillShelf
 from pkv_agents.local.template import ChatTemplate, Rendered
 from pkv_agents.local.turns import assistant_text
 from pkv_agents.local.verdict import TemplateVerdict, notices_of, profile_of
@@ -96,7 +95,7 @@ class LocalModel:
             lambda: SegmentModel(model, adapter=adapter_name),
             self._cache,
             self.template,
-            shelf=SkillShelf(skill_store, preamble=self.template.preamble(PREAMBLE)),
+            store=skill_store,
             allows=self.verdicts.allows,
         )
 

@@ -136,13 +136,10 @@ class ChatTemplate:
         return self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
 
     def preamble(self, text: str) -> list[int]:
-        """Token ids of a system turn's opening and a text behind it."""
-        opening = (
-            self._template([{"role": "system", "content": text}], ask=False, options=self._options)
-            if (self.verdict.leading_system)
-            else text
-        )
-        return self.encode(opening[: opening.index(text) + len(text)] if text in opening else text)
+        """Token ids of a system turn's opening and a text behind it; of the text alone without such turns."""
+        turns = [{"role": "system", "content": text}, {"role": "user", "content": "Hello"}]
+        whole = self._template(turns, ask=False, options=self._options) if self.verdict.leading_system else text
+        return self.encode(whole[: whole.index(text) + len(text)] if text in whole else text)
 
     def render(self, messages: Sequence[Message], tools: Sequence[Mapping[str, object]] = ()) -> Rendered:
         """Renders a request up to where the answer begins.

@@ -31,7 +31,7 @@ class Shop(TrackedState):
 
 def talk(model: LocalModel, mode: str, *, store: Any = None, key: str = "s", **more: Any) -> Conversation:
     session = AgentSession(Shop(), key=key, instructions=POLICY, tag="abcd", store=store)
-    return Conversation(model, session, edit_mode=mode, max_tokens=4, **more)
+    return Conversation(model, session, edit_mode=mode, options={"max_tokens": 4}, **more)
 
 
 def say(talk: Conversation, history: list[Message], text: str) -> Any:

@@ -35,7 +35,8 @@ class Reader(LocalModel):
     guesses = False
 
     def generate(self, messages: Sequence[Message], **options: Any) -> Reply:
-        reply = super().generate(messages, **{**options, "max_tokens": 4, "tool_choice": "auto", "preface": 0})
+        short: Any = {**options, "max_tokens": 4, "tool_choice": "auto", "preface": 0}
+        reply = super().generate(messages, **short)
         text = "\n".join(message.text for message in messages)
         shown = messages[0].text.split(f"{PATH}: ")[1].split("\n")[0]
         later = text.split(f"{PATH}: ")[-1].split("\n")[0]
@@ -159,7 +160,7 @@ def test_a_probe_asks_both_ways_and_keeps_the_verdict() -> None:
     model = tiny_model()
     session = AgentSession(Shop(), key="s", instructions=POLICY)
     for asked in (1, 2):
-        found = probe(model, session, QUESTION, {"customer.tier": "new"}, max_tokens=4)
+        found = probe(model, session, QUESTION, {"customer.tier": "new"}, options={"max_tokens": 4})
         assert found.mode == "full" and found.cheap.grade == "edited" and found.reference.grade == "exact"
         assert found.agrees is (found.cheap.text == found.reference.text)
         assert [verdict.path for verdict in found.verdicts] == ["customer.tier"]
@@ -167,7 +168,7 @@ def test_a_probe_asks_both_ways_and_keeps_the_verdict() -> None:
     assert "customer.tier" in str(found) and "s for each of" in str(found)
     assert session.state.customer.tier == "gold" and session.ledger is None
     model.qualification = Qualification(model.fingerprint, "", "float32", (Check("errata followed", 4, 4),))
-    assert probe(model, session, QUESTION, {"customer.tier": "new"}, max_tokens=4).mode == "erratum"
+    assert probe(model, session, QUESTION, {"customer.tier": "new"}, options={"max_tokens": 4}).mode == "erratum"
 
 
 def test_a_probe_of_nothing_is_refused() -> None:
@@ -175,15 +176,15 @@ def test_a_probe_of_nothing_is_refused() -> None:
     with pytest.raises(OptionsError, match="question"):
         probe(tiny_model(), session, [], {"customer.tier": "new"})
     with pytest.raises(OptionsError, match="nothing was edited"):
-        probe(tiny_model(), session, QUESTION, {"customer.tier": "gold"}, max_tokens=2)
+        probe(tiny_model(), session, QUESTION, {"customer.tier": "gold"}, options={"max_tokens": 2})
 
 
 def test_auto_uses_what_a_probe_found() -> None:
     model = tiny_model()
     session = AgentSession(Shop(), key="s", instructions=POLICY)
-    found = probe(model, session, QUESTION, {"customer.tier": "new"}, max_tokens=1, choices=["yes"])
+    found = probe(model, session, QUESTION, {"customer.tier": "new"}, options={"choices": ["yes"]})
     assert found.agrees  # there is one answer
-    conversation = Conversation(model, session, edit_mode="auto", max_tokens=2)
+    conversation = Conversation(model, session, edit_mode="auto", options={"max_tokens": 2})
     history = [*QUESTION]
     history += [conversation.answer(history).reply.message, Message("user", "and now?")]
     session.update({"customer.tier": "new"})
