@@ -21,8 +21,8 @@ def bare(data: Any) -> Any:
     """A payload as a prefix cache sees it: without markers, and a lone block of text as that text."""
     if isinstance(data, list):
         items = [bare(item) for item in cast("list[Any]", data) if not _is_point(item)]
-        lone = len(items) == 1 and isinstance(items[0], dict) and set(cast("Any", items[0])) == {"type", "text"}
-        return items[0]["text"] if lone else items
+        lone = cast("dict[str, Any]", items[0]) if len(items) == 1 and isinstance(items[0], dict) else {}
+        return lone["text"] if set(lone) == {"type", "text"} else items
     if isinstance(data, dict):
         return {key: bare(value) for key, value in cast("dict[str, Any]", data).items() if key not in MARKERS}
     return data
@@ -68,7 +68,8 @@ def cache_request_of(body: dict[str, Any], encode: Encoder, at: float) -> CacheR
             tokens.extend(encode(text))
             ends.append(len(tokens))
         if marker is not None and ends:
-            marks[ends[-1]] = 3600 if isinstance(marker, dict) and marker.get("ttl") == "1h" else None
+            asked = cast("dict[str, Any]", marker).get("ttl") if isinstance(marker, dict) else None
+            marks[ends[-1]] = 3600 if asked == "1h" else None
     if "cache_control" in body:  # the provider marks the end by itself
         marks.setdefault(ends[-1], None)
     ttls = {end: ttl for end, ttl in marks.items() if ttl is not None}
@@ -78,14 +79,14 @@ def cache_request_of(body: dict[str, Any], encode: Encoder, at: float) -> CacheR
 def _blocks(body: dict[str, Any]) -> Iterator[tuple[str | None, Any]]:
     """Each block's text with its marker; a marker that stands by itself has no text."""
     for name in (*_TOOLS, *_SYSTEM):
-        found = body.get(name, [])
+        found: Any = body.get(name, [])
         if name == "toolConfig":
             found = found.get("tools", []) if found else []  # Bedrock's; Gemini's says only how they are called
         yield from map(_block, cast("list[Any]", found) if isinstance(found, list) else [found])
     for message in _messages(body):
-        content = message.get("content", message.get("parts"))
+        content: Any = message.get("content", message.get("parts"))
         rest = {key: bare(value) for key, value in message.items() if key not in ("content", "parts")}
-        parts = cast("list[Any]", content) if isinstance(content, list) and content else [content]
+        parts = cast("list[Any]", content if isinstance(content, list) and content else [content])
         for index, part in enumerate(parts):
             text, marker = _block(part)
             yield (f"{_json(rest)}{text}" if index == 0 else text), marker
@@ -98,7 +99,7 @@ def _block(part: Any) -> tuple[str | None, Any]:
     inner = bare(part)
     if isinstance(inner, dict) and isinstance(text := cast("dict[str, Any]", inner).get("text"), str):
         return text, found
-    return (inner if isinstance(inner, str) else _json(inner)), found
+    return (inner if isinstance(inner, str) else _json(cast("object", inner))), found
 
 
 def _is_point(item: object) -> bool:
@@ -106,7 +107,8 @@ def _is_point(item: object) -> bool:
 
 
 def _messages(body: dict[str, Any]) -> list[dict[str, Any]]:
-    return next((body[name] for name in _MESSAGES if name in body), [])
+    found = [body[name] for name in _MESSAGES if name in body]
+    return found[0] if found else []
 
 
 def _json(data: object) -> str:

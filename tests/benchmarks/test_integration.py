@@ -57,7 +57,10 @@ def test_markers_are_no_part_of_what_is_read() -> None:
     assert cache_request_of(bedrock, Encoder(), 0.0).blocks == cache_request_of(bedrock, Encoder(), 0.0).breakpoints
 
 
-@pytest.mark.parametrize("model", ["openai chat gpt-5.1", "anthropic opus 5", "anthropic sonnet 5"])
+SLOWER = [pytest.param(model, marks=pytest.mark.slow) for model in ("anthropic opus 5", "anthropic sonnet 5")]
+
+
+@pytest.mark.parametrize("model", ["openai chat gpt-5.1", *SLOWER])
 def test_langchain_breaks_nothing_unreported(model: str) -> None:
     """In one process; the resume is a new connection to the checkpointer's file."""
     own, late, early = measure("langchain", only=[model], resume="here")

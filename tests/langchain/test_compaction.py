@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ from tests.langchain.support import TAG, Scripted, Shop, a_shop, call, texts
 
 CONFIG: RunnableConfig = {"configurable": {"thread_id": "t1"}}
 LONG = "so it goes " * 20
-MODELS = {
+MODELS: dict[str, Callable[[list[Any]], tuple[Any, Provider]]] = {
     "openai": lambda script: openai_model("gpt-4.1", script),
     "anthropic-system": lambda script: anthropic_model("claude-opus-4-8", script),
     "anthropic-suffix": lambda script: anthropic_model("claude-sonnet-5", script),
@@ -78,8 +79,10 @@ class TestTrimming:
         model, provider = made
         thread = Thread(TrimMiddleware(500, keep_tokens=150), model)
         for turn in range(24):
-            out = thread.say(**({"pkv_state": {"cart_total": turn}} if turn % 3 == 0 else {}))
-        assert len(provider.bodies) == 24 and len(out["messages"]) == 48  # the thread keeps all of them
+            state: Any = {"pkv_state": {"cart_total": turn}} if turn % 3 == 0 else {}
+            thread.say(**state)
+        kept = thread.agent.get_state(CONFIG).values["messages"]
+        assert len(provider.bodies) == 24 and len(kept) == 48  # the thread keeps all of them
         assert set(thread.codes) == {"rebase_requested"}
         assert 2 <= breaks(provider.bodies) == len(thread.codes) <= 4
         assert "cart_total: 21" in said(provider.bodies[-1]) and '"1: so it' not in said(provider.bodies[-1])
@@ -167,7 +170,7 @@ def test_the_summary_does_not_show_in_the_stream() -> None:
 
 
 @pytest.mark.parametrize("options", [{"max_tokens": 0}, {"max_tokens": 10, "keep_tokens": 10}])
-def test_numbers_that_do_not_fit(options: dict[str, int]) -> None:
+def test_numbers_that_do_not_fit(options: dict[str, Any]) -> None:
     with pytest.raises(OptionsError, match="keep_tokens must be between"):
         TrimMiddleware(**options)
 

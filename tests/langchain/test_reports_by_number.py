@@ -206,10 +206,10 @@ def test_r17_six_orders_of_tools(saver: Any) -> None:
         agent.invoke(user("b", pkv_state={"mode": "auto"}), thread)
         first, second = (json.dumps(body["tools"]) for body in provider.bodies)
         assert first == second and notices == []
-    late = agent_for(model, saver, tools=(*order, named("beta")), on_notice=notices.append)
-    late.invoke(user("c"), thread)
-    sent = [[one["function"]["name"] for one in body["tools"]] for body in provider.bodies]
-    assert sent[-1] == [*sent[0], "beta"] and [notice.code for notice in notices] == ["tools_changed"]
+        late = agent_for(model, saver, tools=(*order, named("beta")), on_notice=notices.append)
+        late.invoke(user("c"), thread)
+        sent = [[one["function"]["name"] for one in body["tools"]] for body in provider.bodies]
+        assert sent[-1] == [*sent[0], "beta"] and [notice.code for notice in notices] == ["tools_changed"]
 
 
 def test_r20_arguments_that_a_store_reordered(saver: Any) -> None:

@@ -98,7 +98,8 @@ def test_a_set_of_those_that_are_on_in_the_applications_state(only: set[str], ru
     RUNS.clear()
     model, _ = openai_model("gpt-4.1", [[call("refund", "c1", order_id="K1")]])
     ours = StateMiddleware(Desk, tag=TAG, state=lambda runtime: Desk(only=only), tools_on="only")
-    create_agent(model, [refund, switch], middleware=[ours]).invoke(user("go"))
+    agent: Any = create_agent(model, [refund, switch], middleware=[ours])
+    agent.invoke(user("go"))
     assert runs == RUNS
 
 

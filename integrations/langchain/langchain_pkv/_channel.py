@@ -85,7 +85,7 @@ class StateChannel(BaseChannel[dict[str, Any], Any, dict[str, Any]]):
             saved = cast("Mapping[str, Any]", checkpoint)
             twin._refused = saved.get("refused")
             state = saved.get("state")
-            twin._text = compact_json(state) if isinstance(state, Mapping) else state or None
+            twin._text = state if isinstance(state, str) else compact_json(state) if state else None
         return twin
 
     def get(self) -> StateData:

@@ -17,7 +17,6 @@ from typing import Annotated, Any, NotRequired, cast
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
 from langchain.agents.middleware.types import ExtendedModelResponse, PrivateStateAttr
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.types import Command
 
@@ -191,7 +190,7 @@ class SummaryMiddleware(_Compaction):
 
     def _asking(self, view: Request) -> Request:
         """The same request, one instruction behind it. Its answer does not show in the graph's stream of messages."""
-        quiet = copy.copy(cast("BaseChatModel", view.model))
+        quiet = copy.copy(view.model)
         quiet.tags = [*(quiet.tags or []), "nostream"]
         return view.override(model=quiet, messages=[*view.messages, HumanMessage(self._instruction)])
 

@@ -275,7 +275,7 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
     def _turned_off(self, request: ToolCallRequest) -> ToolMessage | None:
         if self._tools_on is None:
             return None
-        state = self._current(cast("Mapping[str, Any]", request.state), request.runtime)
+        state = self._current(cast("Mapping[str, Any]", request.state), cast("Any", request).runtime)
         return answer_if_off(getattr(state, self._tools_on), request)
 
     def _checked(self, request: ToolCallRequest, result: ToolResult) -> ToolResult:
