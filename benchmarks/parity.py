@@ -1,6 +1,7 @@
 """Does [old head + errata] decide as [head rewritten with the current state] does?
 
     python -m benchmarks.parity [--quick] [--json FILE] [--resume FILE] ...
+    python -m benchmarks.parity --modes all [--quick] [--json FILE]
 
 Hypothesis: an erratum at the end of an untouched prefix moves the decision just as a rewritten head would. The head
 that is rewritten with the current state is the oracle; the first head for ever (`stale`) is the control, which shows
@@ -9,6 +10,9 @@ relied on with this model; where the oracle itself is wrong, agreement is about 
 
 Worlds are held out: rules, values, names and towns that no training row of the adapter holds. All decisions are
 grammar-constrained tool calls, greedy, in float32; a decision is tool and arguments.
+
+With `--modes` the same question is asked of every way to change a cache: edits in place, errata, splices, and what they
+do over many turns and many tokens (`_modes`).
 """
 
 from __future__ import annotations
@@ -38,10 +42,15 @@ from benchmarks._frame import (
     write_json,
 )
 from benchmarks._model import load_model
+from benchmarks._modes import Subject
+from benchmarks._modes_run import PARTS, ModeResults, run_modes
+from benchmarks._modes_run import summary_text as summary_text_of_modes
 from benchmarks._summary import summary_data, summary_text
 from pkv_agents.local import LocalModel
 
 FORMAT = 1
+SIZES: Mapping[str, int] = {"pairs": 24, "worlds": 8, "turns": 28, "tokens": 64, "continuations": 3}
+"""How much of each part `--modes` measures."""
 _COST: Mapping[Head, float] = {"short": 1.0, "long": 3.0}
 _ROWS = TypeAdapter(list[Row])
 
@@ -154,6 +163,8 @@ def row_line(row: Row) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; returns the exit status."""
     options = _parse(arguments)
+    if options.modes:
+        return _main_modes(options)
     jobs = jobs_of(seeds=options.seeds, long_seeds=options.long_seeds, phrasing_seeds=options.phrasing_seeds)
     loaded = load_model(options.model, options.adapter, threads=options.threads)
     machine = this_machine(dtype=loaded.identity["dtype"])
@@ -172,6 +183,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _main_modes(options: argparse.Namespace) -> int:
+    loaded = load_model(options.model, options.adapter, threads=options.threads)
+    machine = this_machine(dtype=loaded.identity["dtype"])
+    parts = PARTS if "all" in options.modes else tuple(options.modes)
+    sizes = {name: tenth(size) if options.quick else size for name, size in SIZES.items()}
+    sizes |= dict(options.size)
+    say(f"parity of modes: {', '.join(parts)}; {sizes}; {machine}")
+    results = ModeResults()
+
+    def keep(*, finished: bool = False) -> None:
+        if options.json is not None:
+            about = {"identity": dict(loaded.identity), "machine": asdict(machine), "sizes": sizes}
+            head = {"benchmark": "parity modes", "format": FORMAT, "finished": finished, **about}
+            write_json(options.json, {**head, **results.data()})
+
+    run_modes(Subject(loaded.engine), parts, sizes, results, keep=keep)
+    keep(finished=True)
+    say(f"\n{summary_text_of_modes(results)}")
+    return 0
+
+
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = options_parser(__doc__ or "")
     parser.add_argument("--seeds", type=count, default=200, metavar="N", help="seeds with a short head (default 200)")
@@ -184,11 +216,23 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--adapter", type=Path, metavar="DIR", help="an adapter's folder, or none (default: the shop's)"
     )
+    parser.add_argument("--modes", nargs="+", choices=("all", *PARTS), help="measure ways to change a cache instead")
+    parser.add_argument(
+        "--size", type=_size, nargs="+", default=(), metavar="NAME=N", help=f"with --modes: other sizes than {SIZES}"
+    )
     options = parser.parse_args(arguments)
     if options.quick:
         for name in ("seeds", "long_seeds", "phrasing_seeds"):
             setattr(options, name, tenth(getattr(options, name)))
     return options
+
+
+def _size(text: str) -> tuple[str, int]:
+    """An option's `name=number`."""
+    name, _, number = text.partition("=")
+    if name not in SIZES:
+        raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(SIZES)}")
+    return name, count(number)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,9 @@ def first_hidden(schema: type[BaseModel] | None, paths: Iterable[str]) -> str | 
     Returns:
         The path, or None.
     """
-    return next((path for path in paths if _hides(schema, path)), None) if schema is not None else None
+    if schema is None or not _hides_something(schema):
+        return None
+    return next((path for path in paths if _hides(schema, path)), None)
 
 
 def told_paths(epoch: Epoch) -> Iterable[str]:
@@ -34,6 +36,20 @@ def told_paths(epoch: Epoch) -> Iterable[str]:
         for change in erratum.changes:
             yield change.path
             yield from (path for path, _ in change.leaves)
+
+
+@lru_cache(maxsize=1 << 10)
+def _hides_something(schema: type[BaseModel]) -> bool:
+    """Whether a model that may stand in a state has a hidden field: most have none, and no path needs to be read."""
+    waiting, seen = [schema], {schema}
+    while waiting:
+        model = waiting.pop()
+        if model_spec(model).hidden:
+            return True
+        inner = {found for info in model.model_fields.values() for found in models_in(info.annotation)} - seen
+        seen |= inner
+        waiting += inner
+    return False
 
 
 @lru_cache(maxsize=1 << 16)

@@ -55,12 +55,12 @@ class Place:
         here = tuple(erratum for erratum in self.epoch.errata if fits(erratum))
         return self if len(here) == len(self.epoch.errata) else replace(self, epoch=replace(self.epoch, errata=here))
 
-    def held(self, current: Epoch) -> Place:
+    def held(self, current: Epoch, history: History) -> Place:
         """The place in a conversation that the provider's server holds: what was told there stays told.
 
         Where the application's own copy was trimmed or edited, the server's was not.
         """
-        if self.kind in ("same", "forked", "edited"):
+        if self.kind in ("same", "forked", "edited") and self.epoch.first in (None, history.first):
             return self
         return Place(current, current, (), "same")
 
@@ -89,9 +89,7 @@ def locate(ledger: Ledger, history: History) -> Place:
     matching = [
         epoch
         for epoch in ledger.epochs
-        if history.has(epoch.start)
-        and (epoch.first is None or first is None or epoch.first == first)
-        and _is_continued(epoch, ledger, history)
+        if history.has(epoch.start) and _has_front(epoch, ledger, history) and _is_continued(epoch, ledger, history)
     ]
     if not matching:
         return _moved(ledger, history)
@@ -119,6 +117,17 @@ def locate(ledger: Ledger, history: History) -> Place:
             return _moved(ledger, history)  # next to nothing of the old history is left, by chance or at its front
         return replace(place, kind="edited" if kind == "same" else kind, keeps=False)
     return place
+
+
+def _has_front(epoch: Epoch, ledger: Ledger, history: History) -> bool:
+    """Whether the history begins like the epoch's, or goes on from a request of the epoch that began otherwise.
+
+    A request without any message is continued by every history; only where it was the last is that no chance.
+    """
+    if epoch.first is None or history.first is None or epoch.first == history.first:
+        return True
+    sent = (one for one in ledger.sent if one.epoch == epoch.number and history.has(one.end))
+    return any(one.end.after > 0 or one is ledger.sent[-1] for one in sent)
 
 
 def _is_continued(epoch: Epoch, ledger: Ledger, history: History) -> bool:

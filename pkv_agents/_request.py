@@ -84,13 +84,14 @@ def read_request(
         leading += 1
     rest = messages[leading:] if leading else messages
     history = read_history(rest, places_of(ledger) if ledger is not None else ())
+    roles = [message.role for message in rest]  # most hold no tool result and no late system message: one look each
     head = "\n\n".join(text for text in (instructions, *(message.text for message in messages[:leading])) if text)
     return Request(
         messages=messages,
         leading=leading,
         history=history,
-        orphans=orphans(rest),
-        late_systems=tuple(at for at, message in enumerate(rest) if message.role == "system"),
+        orphans=orphans(rest) if "tool" in roles else (),
+        late_systems=tuple(at for at, role in enumerate(roles) if role == "system") if "system" in roles else (),
         head=head,
         head_hash=hashlib.sha256(head.encode("utf-8", "surrogatepass")).hexdigest()[:16],
         profile=replace(profile, carrier="user_suffix") if is_refused else profile,

@@ -20,9 +20,10 @@ from ._hints import DICTS, SEQUENCES, SETS, alternatives, has_secret, list_items
 from ._resolution import check_resolution
 from ._scalars import SCALARS
 from .errors import SchemaError
-from .markers import MARKERS, Hidden, Marker, Pinned, Tracked, Untrusted, Volatile
+from .markers import MARKERS, Hidden, Marker, Pinned, Shared, Tracked, Untrusted, Volatile
 from .paths import is_field_name
 from .snapshots import PLAIN, LeafMeta
+from .tools import ToolSpec
 
 RESERVED_PREFIX = "pkv_"
 _ABSTRACT_LISTS: tuple[object, ...] = (Sequence, MutableSequence)
@@ -48,6 +49,11 @@ class Node:
     entry: Node | None = None
     key: str | None = None
     is_float: bool = False
+
+    def __post_init__(self) -> None:
+        """One object for all that is plain: a walk looks at it for each value, and `is` is quicker than `==`."""
+        if self.meta == PLAIN:
+            object.__setattr__(self, "meta", PLAIN)
 
 
 ANYTHING = Node()
@@ -134,6 +140,8 @@ def _compile(hint: Any, metadata: Iterable[object], where: str, inside: tuple[ty
             check_resolution(hint, mark, where)
     if node.meta.volatile and node.meta.pinned:
         raise SchemaError(f"{where} is both Volatile and Pinned; a value that should not move has no resolution")
+    if node.meta.volatile and node.meta.shared:
+        raise SchemaError(f"{where} is both Volatile and Shared; what never stands in a head cannot be shared there")
     if node.key is not None:
         _check_key(hint, node.key, where)
     return node
@@ -158,6 +166,8 @@ def _marked(node: Node, mark: Marker | Any, where: str) -> Node:
         meta = replace(meta, pinned=True)
     elif isinstance(mark, Untrusted):
         meta = replace(meta, untrusted=True)
+    elif isinstance(mark, Shared):
+        meta = replace(meta, shared=True)
     return replace(node, meta=meta)
 
 
@@ -184,6 +194,8 @@ def _plain_shape(
     """The shape of a class that is no model."""
     if issubclass(target, SCALARS):
         return Node(is_float=issubclass(target, float))
+    if issubclass(target, ToolSpec):
+        return ANYTHING
     if issubclass(target, SETS):
         return _set_node(args, where, inside)
     if is_typeddict(target):

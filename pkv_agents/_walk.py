@@ -12,11 +12,12 @@ from pydantic import BaseModel
 from ._hints import SEQUENCES
 from ._scalars import SECRETS, scalar_text, sort_key
 from ._schema import ANYTHING, Node, model_spec
-from .errors import StateError
+from .errors import StateError, ToolError
 from .escape import MAX_CHARACTERS, too_long
 from .keyed import key_text
 from .paths import is_field_name, join_field, join_key
 from .snapshots import PLAIN, LeafMeta, Snapshot
+from .tools import ToolSpec, spec_texts
 
 MAX_DEPTH = 64
 """How many containers may stand inside one another. A fixed number: what fits must not hang on the caller's stack."""
@@ -87,12 +88,23 @@ class Walk:
             self.leaf(path, f"[{', '.join(sorted(texts, key=sort_key))}]", _with_items(meta, node))
         elif isinstance(value, SECRETS):
             self.hidden.add(path)
+        elif isinstance(value, ToolSpec):
+            self.tool(value, path, meta)
         else:
             raise StateError(
                 f"{path} holds a {type(value).__name__}, which has no text that a model could read; "
                 "use plain values and models, or mark the field Hidden()"
             )
         self.depth -= 1
+
+    def tool(self, tool: ToolSpec, path: str, meta: LeafMeta) -> None:
+        """Read a tool: its name, its description, and its schema as one line."""
+        try:
+            texts = spec_texts(tool)
+        except ToolError as error:
+            raise StateError(f"{path}: {error}") from None
+        for name, text in texts.items():
+            self.leaf(join_field(path, name), text, meta)
 
     def _member(self, item: Any, path: str) -> str:
         try:

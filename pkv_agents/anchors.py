@@ -120,20 +120,19 @@ def digest(message: Message) -> str:
 
 def _frames(messages: Sequence[Message]) -> list[str]:
     """Each message as text that cannot be continued into another message: its length stands before its content."""
-    frames: list[str] = []
-    for message in messages:
-        try:
-            content = message.content
-            if content.__class__ is str and not message.tool_calls:
-                frames.append(f"{message.role}{len(content)}:{content}")
-            else:
-                frames.append(_frame(message))
-        except AttributeError:
-            raise MessageError(
-                f"messages holds a {type(message).__name__}; planning takes pkv_agents.Message "
-                "(for LangChain's messages: langchain_pkv.to_core(messages))"
-            ) from None
-    return frames
+    try:
+        return [
+            f"{message.role}{len(content)}:{content}"
+            if (content := message.content).__class__ is str and not message.tool_calls
+            else _frame(message)
+            for message in messages
+        ]
+    except AttributeError:
+        stranger = next((message for message in messages if not isinstance(message, Message)), None)
+        raise MessageError(
+            f"messages holds a {type(stranger).__name__}; planning takes pkv_agents.Message "
+            "(for LangChain's messages: langchain_pkv.to_core(messages))"
+        ) from None
 
 
 def _frame(message: Message) -> str:

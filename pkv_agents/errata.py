@@ -7,6 +7,7 @@ past.
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 from collections.abc import Iterable
@@ -14,10 +15,12 @@ from functools import cache
 
 from .changes import Change
 from .errors import SessionError
+from .escape import escape_block
 from .snapshots import Snapshot
 from .styles import CALM_STYLE, DEFAULT_STYLE, PLAIN_STYLE, ErrataStyle
 
 _TAG = re.compile(r"[a-z2-7]{4}")
+_HAS_LINES = re.compile(r'"(?:[^"\\]|\\.)*?\\n')
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 
 
@@ -38,7 +41,9 @@ def check_tag(tag: str) -> str:
 
 
 def render_baseline(snapshot: Snapshot, *, tag: str, style: ErrataStyle = DEFAULT_STYLE) -> str:
-    """Render the block that ends the head: the declaration and every field that is not Volatile.
+    """Render what ends the head: every field that is not Volatile.
+
+    Shared fields come first, the same for all sessions; then the declaration and the block of the session's own.
 
     Args:
         snapshot: The state.
@@ -46,21 +51,27 @@ def render_baseline(snapshot: Snapshot, *, tag: str, style: ErrataStyle = DEFAUL
         style: The wording.
 
     Returns:
-        The block, without a trailing newline.
+        The text, without a trailing newline.
     """
     start, middle, after, end = _line_pieces(style)
     lines: list[str] = []
+    shared: list[str] = []
     for path, text in snapshot.leaves.items():
         meta = snapshot.meta.get(path)
         if meta is None:
             lines.append(f"{start}{path}{middle}{after}{text}{end}")
         elif not meta.volatile:
             note = _note(style, meta.label, meta.untrusted)
-            lines.append(f"{start}{path}{middle}{note}{after}{text}{end}")
+            line = f"{start}{path}{middle}{note}{after}{text}{end}"
+            if meta.shared and not meta.untrusted:
+                shared.append(standing(path, text, note) if _HAS_LINES.match(text) else line)
+            else:
+                lines.append(line)
     declaration = style.declaration
     if any(meta.untrusted for meta in snapshot.meta.values()):
         declaration = f"{declaration} {style.untrusted_declaration}".rstrip()
-    return _block(style.baseline.replace("{declaration}", declaration), lines, tag)
+    own = _block(style.baseline.replace("{declaration}", declaration), lines, tag)
+    return "\n".join([*shared, "", own]) if shared else own
 
 
 def render_erratum(changes: Iterable[Change], *, tag: str, style: ErrataStyle = DEFAULT_STYLE) -> str:
@@ -84,6 +95,11 @@ def render_erratum(changes: Iterable[Change], *, tag: str, style: ErrataStyle = 
         ],
         tag,
     )
+
+
+def standing(path: str, text: str, note: str = "") -> str:
+    """How a text of several lines, given as JSON, stands in a head: as it is, named by its path as an erratum will."""
+    return f'<text path="{path}"{note}>\n{escape_block(json.loads(text))}\n</text>'
 
 
 def _block(template: str, lines: list[str], tag: str) -> str:

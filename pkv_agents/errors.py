@@ -11,10 +11,11 @@
     |-- StyleError (ValueError)           a wording of errata that could be misread or forged
     |-- ProfileError                      a provider profile that contradicts itself
     |-- PriceError (ValueError)           a price or a price table that does not fit
-    |-- StoreError                        a session store that failed
+    |-- StoreError                        a store that failed: of sessions, or of compiled segments
     |-- ConformanceError (AssertionError) a store that does not do what sessions rely on
     |-- MessageError (ValueError)         a message that no provider would accept
     |-- ToolError (ValueError)            a tool spec that no provider would accept
+    |-- SkillError (ValueError)           a skill that breaks the format, is unknown, or does not fit
     |-- ModelError                        local models
     |   |-- UnsupportedModelError         an architecture or cache whose KV cannot be handled exactly
     |   |-- TemplateError                 a chat template that is missing or cannot carry the conversation
@@ -90,7 +91,7 @@ class PriceError(PkvError, ValueError):
 
 
 class StoreError(PkvError):
-    """A session store that failed.
+    """A store that failed: of sessions, or of compiled segments.
 
     A driver's own error, whose text may hold a password, is not shown with it; a debugger finds it in `__context__`.
     """
@@ -106,6 +107,10 @@ class MessageError(PkvError, ValueError):
 
 class ToolError(PkvError, ValueError):
     """A tool without a name, declared twice, or with a schema that is not plain JSON data."""
+
+
+class SkillError(PkvError, ValueError):
+    """A skill that breaks the format, is unknown, depends on itself, or does not fit the budget."""
 
 
 class ModelError(PkvError):

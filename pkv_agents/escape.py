@@ -20,7 +20,11 @@ _MARKUP = frozenset("<>&\uff1c\uff1e\uff5c")
 _CATEGORIES = frozenset({"Cc", "Cf", "Zl", "Zp", "Co"})
 # Mistral's and Llama's [INST], ChatGLM's [gMASK], EXAONE's [|system|]; `[1]` and `[note]` are text.
 _CONTROL_WORD = re.compile(r"\[(/?[A-Z_]+|gMASK|sMASK|control_\d+|\|/?\w+\|?)\]")
+# What would be taken for an escape of ours in a text that stands as it is.
+_ENTITY = re.compile(r"&(?=#?\w+;)")
 _encode = json.JSONEncoder(ensure_ascii=False).encode
+# Printable ASCII without quotes, backslash, markup and the bracket that opens control words: most values.
+_ORDINARY = re.compile(r"[ !#-%'-;=?-Z\]-~]*")
 MAX_CHARACTERS = 1_000_000
 """The longest text of one value. What is longer fills the window of most models, and escaping it takes seconds."""
 
@@ -110,6 +114,8 @@ def escape_text(text: str) -> str:
     """
     if len(text) > MAX_CHARACTERS:
         raise StateError(too_long(len(text)))
+    if _ORDINARY.fullmatch(text):
+        return text
     try:
         if not text.isascii():
             text.encode("utf-8")
@@ -117,7 +123,11 @@ def escape_text(text: str) -> str:
         raise StateError(
             f"text has a lone surrogate at character {error.start}; decode it with errors='replace' first"
         ) from None
-    quoted = _encode(text)[1:-1]
+    return escape_json(_encode(text)[1:-1])
+
+
+def escape_json(quoted: str) -> str:
+    """The same JSON text (or a piece of it) with everything that could open or close something escaped."""
     if not quoted.isprintable() or not _MARKUP.isdisjoint(quoted):
         quoted = "".join(_unicode_escape(char) if _is_dangerous(char) else char for char in quoted)
     if "[" in quoted:
@@ -133,6 +143,27 @@ def _escaped_square(match: re.Match[str]) -> str:
 
 def _is_dangerous(char: str) -> bool:
     return char in _MARKUP or unicodedata.category(char) in _CATEGORIES
+
+
+def escape_block(text: str) -> str:
+    r"""Escape a text that stands as it is, on lines of its own.
+
+    Args:
+        text: Any text without lone surrogates.
+
+    Returns:
+        The same lines, in which nothing can open or close anything: `<` reads `&lt;`, and what is invisible or looks
+        like a control word is escaped as in JSON. Quotes, backslashes and `>` stay.
+    """
+    text = _ENTITY.sub("&amp;", text).replace("<", "&lt;")
+    dangerous = _MARKUP - frozenset("<>&")
+    escaped = "".join(
+        _unicode_escape(char)
+        if char in dangerous or (unicodedata.category(char) in _CATEGORIES and char not in "\n\t")
+        else char
+        for char in text
+    )
+    return neutralise(_CONTROL_WORD.sub(r"\\u005b\1\\u005d", escaped))
 
 
 def json_string(text: str) -> str:

@@ -95,7 +95,7 @@ class Explanation:
             return []
         return [
             f"A rebase was considered: it would cost {self.quote.cost:,.0f} full-priced tokens; reading "
-            f"{self.quote.errata_tokens:,} tokens of errata again has cost {self.quote.paid:,.0f} so far: not yet."
+            f"{self.quote.errata_tokens:,} tokens of errata again has cost {self.quote.paid:,.0f} so far."
         ]
 
     def _errata_lines(self) -> list[str]:

@@ -104,5 +104,15 @@ class Untrusted:
     """
 
 
-Marker = Tracked | Volatile | Pinned | Hidden | Untrusted
-MARKERS = (Tracked, Volatile, Pinned, Hidden, Untrusted)
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A field whose value is the same for all users of the agent: a policy, a skill, a catalogue.
+
+    It stands above the session's own baseline, where sessions can share its cache, and a text of several lines stands
+    there as it is and not as JSON (markup and control words in it are escaped). Its changes are told like all others.
+    What is Untrusted as well stands in the baseline, in quotes. On a container it holds for everything inside.
+    """
+
+
+Marker = Tracked | Volatile | Pinned | Hidden | Untrusted | Shared
+MARKERS = (Tracked, Volatile, Pinned, Hidden, Untrusted, Shared)

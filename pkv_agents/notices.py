@@ -31,6 +31,11 @@ The codes of the core:
 | `template_moves_prefix` | a model's chat template moves the prefix; `path` is the code of the finding |
 | `template_loses_text` | a model's chat template loses or refuses text; `path` is the code of the finding |
 | `store_failed` | the session could not be saved; it goes on in memory |
+| `skill_long` | a skill is longer than its format advises |
+| `tool_late` | a tool came late and went into the tools array, so the prefix broke at its start |
+| `tool_parameters_changed` | a tool takes other arguments than the array says |
+| `tool_refused` | a tool was left out: its schema or text is none that could be sent |
+| `many_tools` | there are more tools than some providers take |
 """
 
 from __future__ import annotations
@@ -38,7 +43,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 _EVENTS = frozenset({"history_forked", "history_edited", "history_rewritten", "carrier_changed"})
-_ADVICE = frozenset({"rebase_requested", "payback", "cache_cold", "below_minimum", "markers_beside"})
+_ADVICE = frozenset({"rebase_requested", "payback", "cache_cold", "below_minimum", "markers_beside", "skill_long"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,7 +109,7 @@ def _place(ledger: Ledger | None, request: Request) -> Place | None:
         return None
     place = locate(ledger, request.history)
     if request.is_held:
-        return place.held(ledger.epochs[-1])
+        return place.held(ledger.epochs[-1], request.history)
     profile, messages = request.profile, request.history.messages
     return place.where(lambda sent: choose_carrier(profile, messages, sent.anchor.after) is not None)
 

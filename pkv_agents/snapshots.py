@@ -26,6 +26,7 @@ class LeafMeta:
     critical: bool = False
     untrusted: bool = False
     ttl: timedelta | None = None
+    shared: bool = False
 
     def inside(self, outer: LeafMeta) -> LeafMeta:
         """This leaf's meta when its field stands inside a field with `outer`."""
@@ -39,6 +40,7 @@ class LeafMeta:
             critical=self.critical or outer.critical,
             untrusted=self.untrusted or outer.untrusted,
             ttl=self.ttl if self.ttl is not None else outer.ttl,
+            shared=self.shared or outer.shared,
         )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 from .errors import ToolError
+from .escape import escape_json
 
 # Keywords of JSON Schema whose value is a map from names to schemas, a schema, a list of schemas.
 _NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
@@ -82,14 +83,30 @@ def tool_json(tool: ToolSpec) -> str:
     Raises:
         ToolError: It has no name, or its schema is not plain JSON data.
     """
-    one = canonical_tool(tool)
+    one = checked_tool(tool)
     seen = {"name": one.name, "description": one.description, "parameters": one.parameters}
-    text = json.dumps(seen, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return _json(seen)
+
+
+def checked_tool(tool: ToolSpec) -> ToolSpec:
+    """A tool in canonical form whose text can be sent; see `canonical_tool`."""
+    one = canonical_tool(tool)
     try:
-        text.encode()
+        _json([one.name, one.description, one.parameters]).encode()
     except UnicodeEncodeError:
         raise ToolError(f"tool {tool.name!r}: text with half of a surrogate pair; decode it first") from None
-    return text
+    return one
+
+
+def spec_texts(tool: ToolSpec) -> dict[str, str]:
+    """What a state that holds a tool shows of it: the JSON text of its name, description and parameters."""
+    one = checked_tool(tool)
+    shown = {"name": one.name, "description": one.description, "parameters": one.parameters}
+    return {name: escape_json(_json(value)) for name, value in shown.items()}
+
+
+def _json(data: object) -> str:
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def order_tools(frozen_names: Sequence[str], tools: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:

@@ -46,13 +46,15 @@ def identity_of(fingerprint: str, adapter: str) -> str:
 
 
 def fingerprint_of(model: Model, config: Config) -> str:
-    """Hashes the configuration and 64 evenly spread values of each weight tensor (also the adapter's)."""
+    """Hashes configuration, revision, and 64 evenly spread values of each weight tensor (also the adapter's)."""
     settings = {
         name: value
         for name, value in config.to_dict().items()
         if name not in {"_name_or_path", "transformers_version", "use_cache"}
     }
     digest = hashlib.sha256(repr(sorted(settings.items())).encode())
+    if revision := getattr(model.config, "_commit_hash", None):  # a folder has none
+        digest.update(str(revision).encode())
     samples: list[torch.Tensor] = []
     for name, parameter in sorted(model.named_parameters(), key=lambda item: item[0]):
         digest.update(f"{name} {tuple(parameter.shape)} {parameter.dtype}\n".encode())

@@ -25,6 +25,7 @@ except ModuleNotFoundError as missing:  # pragma: no cover - depends on the inst
 
 from pkv_agents.errors import UnsupportedModelError
 from pkv_agents.kv import capability
+from pkv_agents.kv._device import on_device
 from pkv_agents.kv._facts import ModelFacts, device_of, fingerprint_of, stop_ids_of
 from pkv_agents.kv._loaded import CachedLayer, LoadedModel
 from pkv_agents.kv.slab import Slab, SlabShape
@@ -107,7 +108,7 @@ class HFModel:
         device, start, count = self.facts.shape.device, slab.length, len(ids)
         with torch.inference_mode(), self._loaded.lock, self._gqa(start, count):
             logits = self._loaded.call(
-                torch.tensor(ids, dtype=torch.long, device=device),
+                on_device(ids, device),
                 torch.arange(start, start + count, device=device),
                 _cache_over(slab),
             )[-1]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Protocol, cast
 
 import torch
@@ -83,16 +83,24 @@ class LoadedModel:
             )
 
     def call(
-        self, ids: torch.Tensor, positions: torch.Tensor, cache: object, *, keep: int = 1, mask: object = None
+        self,
+        ids: torch.Tensor,
+        positions: torch.Tensor,
+        cache: object,
+        *,
+        keep: int = 1,
+        mask: object = None,
+        more: Mapping[str, object] | None = None,
     ) -> torch.Tensor:
         """One forward. The lock is the caller's to hold.
 
         Args:
             ids: Token ids, (tokens,).
-            positions: Where they stand, (tokens,).
+            positions: Where they stand, (tokens,), or (axes, 1, tokens) where a token has several.
             cache: A transformers cache; the forward writes into it.
             keep: How many of the last positions need logits.
             mask: An attention mask that replaces the causal one, or a dict of them by kind of layer.
+            more: Further arguments of the forward: images.
 
         Returns:
             Logits, (keep, vocab).
@@ -101,10 +109,11 @@ class LoadedModel:
         arguments: dict[str, object] = {
             "input_ids": ids.unsqueeze(0),
             # Always explicit: `cache_position`, the old way to say it, is swallowed silently.
-            "position_ids": positions.unsqueeze(0),
+            "position_ids": positions if positions.dim() == 3 else positions.unsqueeze(0),
             "use_cache": True,
             "logits_to_keep": keep,
             self._cache_argument: cache,
+            **(more or {}),
         }
         if mask is not None:
             arguments["attention_mask"] = mask

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file  # pyright: ignore[reportUnknownVariableType] -- a bare PathLike upstream
 
 from pkv_agents.errors import SegmentError
@@ -84,6 +84,15 @@ def read_segment(path: Path, key: Key, model: SegmentModel, preamble: Sequence[i
             origin=compiled_origin(ids.tolist(), preamble),
         )
     return segment, str(header["checksum"])
+
+
+def model_of(path: Path) -> str | None:
+    """The fingerprint of the model whose segment a file holds, as its header says; None for a file that has none."""
+    try:
+        with cast("AbstractContextManager[_File]", safe_open(path, framework="pt")) as file:
+            return str(json.loads((file.metadata() or {})[_HEADER])["key"]["model"])
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def write_segment(path: Path, key: Key, segment: KVSegment) -> None:

@@ -12,12 +12,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from pkv_agents.errors import UnsupportedModelError
-from pkv_agents.kv.families import Family
-
-_FIXED_ROPE = frozenset({"default", "linear", "llama3", "yarn"})
-"""Rotary kinds whose angle at a position never changes."""
-
-_LENGTH_DEPENDENT_ROPE = frozenset({"dynamic", "longrope"})
+from pkv_agents.kv.families import Family, rope_refusal
 
 _WHOLE_KINDS = frozenset({"full_attention", "sliding_attention", "chunked_attention"})
 """Kinds of layers that keep a key for every token, if they are let."""
@@ -137,8 +132,6 @@ def _rope_refusal(config: object) -> str | None:
 
 
 def _kind_refusal(kind: str) -> str | None:
-    if kind in _LENGTH_DEPENDENT_ROPE:
-        return f"rope_type {kind!r} makes cached keys depend on the length of the sequence"
-    if kind not in _FIXED_ROPE:
-        return f"rope_type {kind!r} is not known to the engine"
-    return None
+    reason = rope_refusal(kind)
+    # A kind that is known is named with its reason; of one that is not, the reason names it.
+    return f"with rope_type {kind!r} {reason}" if reason and repr(kind) not in reason else reason or None

@@ -28,15 +28,15 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
 
-from pkv_agents.errors import SegmentError
-from pkv_agents.kv._segment_file import checksum_of, key_of, name_of, read_segment, write_segment
+from pkv_agents.errors import SegmentError, StoreError
+from pkv_agents.kv._segment_file import checksum_of, key_of, model_of, name_of, read_segment, write_segment
 from pkv_agents.kv.engine import SegmentModel
 from pkv_agents.kv.segment import FieldSpan, KVSegment
 from pkv_agents.kv.splice import compile_segment, compiled_origin
@@ -55,6 +55,9 @@ class DiskStore:
         folder: Made if it is missing, for its owner alone: prompts may be private.
         max_bytes: What its files may hold.
         on_notice: Told of every file that was rejected or failed.
+
+    Raises:
+        StoreError: If the folder is not there and cannot be made.
     """
 
     def __init__(
@@ -69,7 +72,11 @@ class DiskStore:
         self._on_notice = on_notice
         self._verified: set[tuple[str, int, int, int]] = set()
         self._mutex = threading.Lock()
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise StoreError(f"no folder for segments at {self.folder}: {reason}; name one that can be made") from error
 
     def compile(
         self, model: SegmentModel, ids: Sequence[int], *, preamble: Sequence[int] = (), fields: Sequence[FieldSpan] = ()
@@ -134,14 +141,17 @@ class DiskStore:
             SegmentError: If it is not what compiling its tokens behind this preamble gives, or is another model's.
         """
         model.check(segment)
-        if segment.origin != compiled_origin(segment.ids.tolist(), preamble):
-            raise SegmentError("only what compile_segment() gave, with the same preamble, is stored")
+        if segment.origin != compiled_origin(segment.ids.tolist(), preamble) or segment.images:
+            raise SegmentError("only text that compile_segment() gave, with the same preamble, is stored")
         if segment.nbytes > self.max_bytes:
             return False
         key = key_of(model, segment.ids.tolist(), preamble)
         path = self.folder / name_of(key)
         try:
             write_segment(path, key, segment)
+            if path.stat().st_size > self.max_bytes:  # with its header
+                path.unlink(missing_ok=True)
+                return False
             self._evict(keep=path)
         except (OSError, SafetensorError) as error:
             self._tell("kv_file_failed", path, error, "see that the folder can be written and the disk is not full")
@@ -157,8 +167,29 @@ class DiskStore:
         for _, _, path in self._files():
             path.unlink(missing_ok=True)
 
+    def prune(self, model: SegmentModel, wanted: Iterable[Sequence[int]], *, preamble: Sequence[int] = ()) -> int:
+        """Deletes this model's segments but those of some token sequences; other models' stay.
+
+        Args:
+            model: The model.
+            wanted: Token ids of the segments that stay.
+            preamble: What stood before those.
+
+        Returns:
+            How many files were deleted.
+        """
+        keep = {name_of(key_of(model, ids, preamble)) for ids in wanted}
+        gone = 0
+        for _, _, path in self._files():
+            if path.name not in keep and model_of(path) == model.fingerprint:
+                path.unlink(missing_ok=True)
+                gone += 1
+        return gone
+
     def _files(self) -> list[tuple[int, int, Path]]:
         found: list[tuple[int, int, Path]] = []
+        if not self.folder.exists():  # somebody has tidied up
+            return found
         for path in self.folder.iterdir():
             with contextlib.suppress(FileNotFoundError):  # another process was faster
                 if _NAME.fullmatch(path.name):

@@ -23,13 +23,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, get_args
 
-import torch
-
 from pkv_agents.errors import SegmentError
-from pkv_agents.kv._attention import AttentionRecorder
+from pkv_agents.kv.edit_runs import TokenRun, moved_fields, rewrite
 from pkv_agents.kv.engine import Forwarded, SegmentModel
-from pkv_agents.kv.origin import EXACT, Edited, FieldEdit, Origin, digest_of
-from pkv_agents.kv.segment import FieldSpan, KVSegment, concat
+from pkv_agents.kv.segment import FieldSpan, KVSegment
 
 EditMode = Literal["stale", "in_place", "erratum", "field_erratum", "selective", "full"]
 """How an edit mends what was concluded from the old value."""
@@ -81,79 +78,18 @@ def edit(
         return model.forward(segment, erratum)
     if mode == "full":
         return _full(model, segment, span, ids)
-    # The last of the tokens that will be there, so that a value that has grown too long is refused before any work.
-    behind = erratum if mode == "field_erratum" else ()
-    model.check_ids([*ids, *behind], segment.stop - (span.stop - span.start))
-    chosen = _most_attended(model, segment, span, query, keep) if mode == "selective" else []
-    fresh = [slot + len(ids) - (span.stop - span.start) for slot in chosen]
-    changed = _replaced(segment, span, ids, fresh)
-    field = range(span.start, span.start + len(ids))
-    return model.recompute(changed, [*field, *fresh], behind, origin=changed.origin)
+    return rewrite(
+        model,
+        segment,
+        [TokenRun(path, span.start, span.stop, tuple(ids))],
+        erratum if mode == "field_erratum" else (),
+        query=query,
+        keep=keep if mode == "selective" else 0,
+    )
 
 
 def _full(model: SegmentModel, segment: KVSegment, span: FieldSpan, ids: Sequence[int]) -> Forwarded:
     whole = [*segment.ids[: span.start].tolist(), *ids, *segment.ids[span.stop :].tolist()]
     done = model.prefill(whole, start=segment.start)
-    fields = _moved_fields(segment.fields, span, len(ids))
+    fields = moved_fields(segment.fields, TokenRun(span.path, span.start, span.stop, tuple(ids)))
     return replace(done, segment=done.segment.with_fields(*fields))
-
-
-def _replaced(segment: KVSegment, span: FieldSpan, ids: Sequence[int], fresh: Sequence[int]) -> KVSegment:
-    """The prompt with a blank where the new value will be computed, and what follows moved behind it."""
-    head, tail = segment.slice(0, span.start), segment.slice(span.stop, len(segment))
-    blank = replace(
-        segment.slice(0, 0),
-        ids=ids,
-        written=range(head.stop, head.stop + len(ids)),
-        start=head.stop,
-        keys=tuple(keys.new_zeros((keys.shape[0], len(ids), keys.shape[2])) for keys in segment.keys),
-        values=tuple(values.new_zeros((values.shape[0], len(ids), values.shape[2])) for values in segment.values),
-    )
-    joined = concat([head, blank, tail.moved(blank.stop)])
-    return replace(
-        joined,
-        origin=_origin(segment, span, ids, fresh),
-        fields=_moved_fields(segment.fields, span, len(ids)),
-    )
-
-
-def _origin(segment: KVSegment, span: FieldSpan, ids: Sequence[int], fresh: Sequence[int]) -> Origin:
-    if segment.origin == EXACT and len(fresh) == len(segment) - span.stop:
-        return EXACT  # nothing behind the field is old, so this is a prefill
-    done = FieldEdit(
-        path=span.path,
-        start=segment.start + span.start,
-        old=digest_of(segment.ids[span.start : span.stop]),
-        new=digest_of(ids),
-        recomputed=tuple(fresh),
-    )
-    if isinstance(segment.origin, Edited):
-        return Edited((*segment.origin.edits, done), segment.origin.base)
-    return Edited((done,), segment.origin)
-
-
-def _moved_fields(fields: Sequence[FieldSpan], span: FieldSpan, size: int) -> tuple[FieldSpan, ...]:
-    by = size - (span.stop - span.start)
-    moved: list[FieldSpan] = []
-    for other in fields:
-        if other.stop <= span.start:
-            moved.append(other)
-        elif other.start >= span.stop:
-            moved.append(other.moved(by))
-        elif other.start <= span.start and other.stop >= span.stop:  # the field itself, and what holds it
-            moved.append(replace(other, stop=other.stop + by))
-    return tuple(moved)
-
-
-def _most_attended(
-    model: SegmentModel, segment: KVSegment, span: FieldSpan, query: Sequence[int], keep: int
-) -> list[int]:
-    """The places behind a field to which a query attends most, at most `keep` of them, in their order."""
-    recorder = AttentionRecorder(len(segment))
-    model.recompute(segment, (), query, origin=segment.origin, recorder=recorder)
-    if recorder.paid is None:
-        raise SegmentError("the attention of this model cannot be read: use another mode than 'selective'")
-    paid = recorder.paid[span.stop :].cpu()
-    # A stable order, so that equal weights give the same choice everywhere.
-    ranked = torch.sort(paid, descending=True, stable=True).indices[:keep]
-    return sorted(span.stop + int(index) for index in ranked)

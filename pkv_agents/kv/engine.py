@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
-from pkv_agents.errors import ContextLengthError, SegmentError
+from pkv_agents.errors import SegmentError
 from pkv_agents.kv import capability
 from pkv_agents.kv._attention import AttentionRecorder
+from pkv_agents.kv._checks import check_segment, check_tokens
+from pkv_agents.kv._device import on_device
 from pkv_agents.kv._facts import device_of, fingerprint_of, identity_of
 from pkv_agents.kv._hf import (
     cache_layers,
@@ -32,12 +34,13 @@ from pkv_agents.kv._hf import (
 from pkv_agents.kv._learn import learn_limit, learn_rule
 from pkv_agents.kv._loaded import LoadedModel, model_type_of
 from pkv_agents.kv._masks import layer_kinds, scattered_mask
+from pkv_agents.kv._proof import TOLERANCES, prove
 from pkv_agents.kv.families import family_of
+from pkv_agents.kv.image_span import ImageSpan
+from pkv_agents.kv.images import Images, place
 from pkv_agents.kv.origin import EXACT, Composed, Origin
 from pkv_agents.kv.segment import KVSegment
 from pkv_agents.kv.slab import Slab, TokenIds
-
-_PROOF_POSITIONS = (1, 17, 500)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,28 +94,39 @@ class SegmentModel:
         self.fingerprint = identity_of(fingerprint_of(loaded.model, loaded.config), loaded.adapter)
         trial = self.prefill((0,)).segment
         self.dtype = trial.keys[0].dtype
+        capability.require(self.dtype in TOLERANCES, f"it caches keys and values as {self.dtype}")
         self._kinds = layer_kinds(loaded.config, len(trial.keys))
         self.rule = learn_rule(loaded, family, self._kinds, self.device, self.context_limit)
-        self._prove()
+        words = loaded.config.vocab_size // 2, loaded.config.vocab_size // 3
+        prove(self.rule, lambda ids, start: self.prefill(ids, start=start).segment, words)
 
-    def prefill(self, ids: Sequence[int], *, start: int = 0) -> Forwarded:
+    def prefill(self, ids: Sequence[int], *, start: int = 0, images: Images | None = None) -> Forwarded:
         """Forwards tokens with nothing before them.
 
         Args:
             ids: Token ids, at least one.
             start: Position of the first.
+            images: What stands at the places of images in `ids`, for models that take them.
 
         Raises:
-            SegmentError: If there is no id, or one is not in the vocabulary.
+            SegmentError: If there is no id, one is not in the vocabulary, or the images do not fit.
             ContextLengthError: If they do not fit the context.
         """
-        self.check_ids(ids, start)
+        if images is None:
+            self.check_ids(ids, start)
+            spans, more = (), {}
+            where = torch.arange(len(ids), device=self.device)
+        else:
+            placed = place(self._loaded, ids, images, start, self.context_limit)
+            spans, where, more = placed.spans, placed.positions, placed.arguments
         with torch.inference_mode(), self._loaded.lock:
-            cache, positions = empty_cache(), torch.arange(start, start + len(ids), device=self.device)
-            logits = self._loaded.call(self._tensor(ids), positions, cache)[-1]
+            cache = empty_cache()
+            logits = self._loaded.call(self._tensor(ids), where + start, cache, more=more)[-1]
             layers = layers_of(cache)
-        written = np.arange(start, start + len(ids), dtype=np.int32)
-        return Forwarded(self._segment(np.asarray(ids, dtype=np.int32), written, start, layers), logits, len(ids))
+        done = self._segment(
+            np.asarray(ids, dtype=np.int32), np.arange(len(ids), dtype=np.int32), start, layers, images=spans
+        )
+        return Forwarded(replace(done, written=done.positions), logits, len(ids))
 
     def forward(self, segment: KVSegment, ids: Sequence[int]) -> Forwarded:
         """Forwards tokens behind a segment; they inherit its origin.
@@ -149,12 +163,15 @@ class SegmentModel:
         anew = sorted(set(slots))
         if anew and not 0 <= anew[0] <= anew[-1] < len(segment):
             raise SegmentError(f"slots {anew[0]} to {anew[-1]} are not inside a segment of {len(segment)} tokens")
+        if any(image.start <= slot < image.stop for image in segment.images for slot in anew):
+            raise SegmentError("tokens of an image cannot be computed anew: prefill the segment with its images")
         self.check(segment)
-        if ids or not anew:
+        if len(ids) or not anew:
             self.check_ids(ids, segment.stop)
         size, total = len(segment), len(segment) + len(ids)
         places = np.asarray([*anew, *range(size, total)], dtype=np.int32)
         all_ids = np.concatenate([segment.ids, np.asarray(ids, dtype=np.int32)])
+        stand = np.concatenate([segment.positions, np.arange(segment.stop, segment.stop + len(ids), dtype=np.int32)])
         with torch.inference_mode(), self._loaded.lock:
             where = self._tensor(places)
             layers = [(_room(keys, total), _room(values, total)) for keys, values in self.rule.layers(segment)]
@@ -162,8 +179,9 @@ class SegmentModel:
             mask = scattered_mask(self._loaded.config, self._kinds, where, total, self.dtype) if anew else None
             cache = sequence_cache(layers, where)
             with recorder or contextlib.nullcontext():
-                logits = self._loaded.call(self._tensor(all_ids[places]), where + segment.start, cache, mask=mask)[-1]
-            written = self._restore(segment, anew, layers)
+                tokens, positions = self._tensor(all_ids[places]), self._tensor(stand[places])
+                logits = self._loaded.call(tokens, positions, cache, mask=mask)[-1]
+            written = self._restore(segment, anew, layers, stand)
         return Forwarded(
             self._segment(all_ids, written, segment.start, layers, like=segment, origin=origin),
             logits if places[-1] == total - 1 else None,
@@ -183,8 +201,8 @@ class SegmentModel:
             SlabError: If it does not fit the context.
         """
         self.check(segment)
-        if slab.length or segment.start:
-            raise SegmentError("a segment that begins at position 0 is written into an empty slab")
+        if slab.length or segment.start or segment.images:
+            raise SegmentError("a segment of text that begins at position 0 is written into an empty slab")
         layers, shape = self.rule.layers(segment), slab.shape
         wanted = (shape.heads, shape.key_dim, shape.heads, shape.value_dim, shape.dtype)
         for keys, values in layers:
@@ -203,60 +221,35 @@ class SegmentModel:
 
     def check(self, segment: KVSegment) -> None:
         """Raises SegmentError if a segment was computed by another model or adapter, or is outside the context."""
-        if segment.fingerprint != self.fingerprint:
-            raise SegmentError("this segment was computed by another model or adapter: compile it again with this one")
-        if segment.stop > self.context_limit:
-            raise SegmentError(f"this segment ends at {segment.stop}, but the context ends at {self.context_limit}")
+        check_segment(segment, self.fingerprint, self.context_limit, self.dtype, self.device)
 
     def check_ids(self, ids: Sequence[int], start: int) -> None:
         """Raises SegmentError or ContextLengthError if tokens cannot be forwarded at a position."""
-        vocabulary = self._loaded.config.vocab_size
-        if not len(ids) or not 0 <= min(ids) <= max(ids) < vocabulary:
-            raise SegmentError(f"ids must be at least one number from 0 to {vocabulary - 1}")
         image = getattr(self._loaded.model.config, "image_token_id", None)
-        if image is not None and image in ids:
-            raise SegmentError("ids hold the place of an image; only text can be forwarded")
-        if start < 0 or start + len(ids) > self.context_limit:
-            raise ContextLengthError(
-                f"{len(ids)} tokens at position {start} do not fit a context of {self.context_limit}"
-            )
+        check_tokens(ids, start, vocabulary=self._loaded.config.vocab_size, limit=self.context_limit, image=image)
 
     @staticmethod
     def _restore(
-        segment: KVSegment, anew: Sequence[int], layers: Sequence[tuple[torch.Tensor, torch.Tensor]]
+        segment: KVSegment,
+        anew: Sequence[int],
+        layers: Sequence[tuple[torch.Tensor, torch.Tensor]],
+        positions: TokenIds,
     ) -> TokenIds:
         """Puts keys that were only turned back to what was computed, so that a later move starts there again.
 
         Returns:
             The positions at which the buffers' keys are written now.
         """
-        total = layers[0][0].shape[-2]
-        written = np.arange(segment.start, segment.start + total, dtype=np.int32)
+        written = positions.copy()
         turned = segment.written != segment.positions
         turned[list(anew)] = False
         if turned.any():
             written[: len(segment)][turned] = segment.written[turned]
-            which = torch.tensor(np.flatnonzero(turned), device=layers[0][0].device)
+            which = on_device(np.flatnonzero(turned), layers[0][0].device)
             for (keys, values), old_keys, old_values in zip(layers, segment.keys, segment.values, strict=True):
                 keys[0].index_copy_(1, which, old_keys.index_select(1, which))
                 values[0].index_copy_(1, which, old_values.index_select(1, which))
         return written
-
-    def _prove(self) -> None:
-        """Repeats the oracle of the family table on this very model; raises UnsupportedModelError if it fails."""
-        tokens = self._loaded.config.vocab_size // 2, self._loaded.config.vocab_size // 3
-        base = self.prefill(tokens).segment
-        tolerance = 1e-3 if self.dtype == torch.float32 else 5e-2
-        for position in {min(by, self.context_limit - len(tokens)) for by in _PROOF_POSITIONS}:
-            truth = self.prefill(tokens, start=position).segment
-            moved = self.rule.layers(self.rule.reposition(base, position))
-            for index, pair in enumerate(moved):
-                for have, want in zip(pair, (truth.keys[index], truth.values[index]), strict=True):
-                    error = (have.float() - want.float()).abs().max() / want.float().abs().max().clamp(min=1e-9)
-                    capability.require(
-                        bool(error <= tolerance),
-                        f"turned to position {position}, layer {index} misses what the model computes by {error:.1e}",
-                    )
 
     def _segment(
         self,
@@ -267,6 +260,7 @@ class SegmentModel:
         *,
         like: KVSegment | None = None,
         origin: Origin = EXACT,
+        images: tuple[ImageSpan, ...] = (),
     ) -> KVSegment:
         return KVSegment(
             ids=ids,
@@ -277,10 +271,11 @@ class SegmentModel:
             fingerprint=self.fingerprint,
             origin=origin,
             fields=like.fields if like else (),
+            images=like.images if like else images,
         )
 
     def _tensor(self, numbers: Sequence[int] | TokenIds) -> torch.Tensor:
-        return torch.tensor(np.asarray(numbers), dtype=torch.long, device=self.device)
+        return on_device(numbers, self.device)
 
 
 def _room(tensor: torch.Tensor, total: int) -> torch.Tensor:

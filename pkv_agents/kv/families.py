@@ -55,7 +55,39 @@ class Family:
     refusal: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class RopeKind:
+    """One kind of rotary positions, whatever the family.
+
+    Attributes:
+        name: `rope_type` of the configuration's rotary parameters; for M-RoPE, which is a property beside it, `mrope`.
+        note: What holds for it beside.
+        refusal: Why it cannot be used; empty if it can.
+    """
+
+    name: str
+    note: str = ""
+    refusal: str = ""
+
+
+_BY_LENGTH = "its cached keys depend on the length of the sequence"
+
+_ROPES = {
+    kind.name: kind
+    for kind in (
+        RopeKind("default"),
+        RopeKind("dynamic", refusal=_BY_LENGTH),
+        RopeKind("linear"),
+        RopeKind("llama3"),
+        RopeKind("longrope", refusal=_BY_LENGTH),
+        RopeKind("mrope", note="in the families for images; segments only, the axes move together"),
+        RopeKind("yarn", note="cos and sin are scaled; keys are turned with unit tables"),
+    )
+}
+
 _WINDOW = "layers with a window keep all keys; the mask enforces the window"
+
+_PLANE = "text and images of one frame: the three axes move together"
 
 _SUPPORTED = (
     *(Family(name) for name in "falcon gemma granite llama mixtral olmo olmo2 olmoe qwen2 qwen2_moe qwen3".split()),
@@ -80,7 +112,7 @@ _SUPPORTED = (
     Family("gptj", "interleaved", "sincos", note="part of each head turns"),
     Family("deepseek_v2", "interleaved", "complex", "values", note="latents without position, beside one rotated key"),
     Family("deepseek_v3", rotated="values", note="latents without position, beside one rotated key"),
-    Family("qwen2_5_vl_text", multimodal=True, note="text only: the three axes move together"),
+    *(Family(name, multimodal=True, note=_PLANE) for name in ("qwen2_5_vl_text", "qwen3_vl_text")),
 )
 
 _RECURRENT = "it keeps a recurrent state, which cannot be cut, moved or joined"
@@ -98,6 +130,17 @@ _TABLE = {family.name: family for family in sorted((*_SUPPORTED, *_REFUSED), key
 def support_table() -> tuple[Family, ...]:
     """Every family that is known, supported or refused with the reason, by name."""
     return tuple(_TABLE.values())
+
+
+def rope_table() -> tuple[RopeKind, ...]:
+    """Every kind of rotary positions that is known, supported or refused with the reason, by name."""
+    return tuple(_ROPES.values())
+
+
+def rope_refusal(name: str) -> str:
+    """Why a kind of rotary positions cannot be used; empty if it can."""
+    kind = _ROPES.get(name)
+    return f"rope_type {name!r} is not known to the engine" if kind is None else kind.refusal
 
 
 def family_of(model_type: str) -> Family:

@@ -23,14 +23,16 @@ import numpy as np
 import torch
 
 from pkv_agents.errors import SegmentError
+from pkv_agents.kv._device import on_device
 from pkv_agents.kv.families import Family, Layout, Table
 from pkv_agents.kv.segment import KVSegment
+from pkv_agents.kv.slab import TokenIds
 
 Turn = tuple[torch.Tensor, torch.Tensor]
 """cos and sin of each token's and pair's angle, each (tokens, pairs), float32."""
 
 Rotary = Callable[[torch.Tensor, str], object]
-"""The model's own tables: of positions (1, tokens) and a kind of layer, what its rotary module returns."""
+"""The model's own tables: of positions (1, tokens), or (3, 1, tokens), and a kind of layer what its module returns."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +64,7 @@ class RotaryRule:
             SegmentError: If it would leave the model's context.
         """
         start = segment.start + by
-        if start < 0 or start + len(segment) > self.limit:
+        if start < 0 or segment.stop + by > self.limit:
             raise SegmentError(f"{len(segment)} tokens at position {start} are not inside a context of {self.limit}")
         return segment.moved(start)
 
@@ -75,14 +77,13 @@ class RotaryRule:
         if not len(moved):
             return list(zip(segment.keys, segment.values, strict=True))
         first, last = int(moved[0]), int(moved[-1]) + 1
-        old = self._positions(segment.written[first:last])
-        new = self._positions(segment.positions[first:last])
+        old, new = (
+            self._positions(segment, positions, first, last) for positions in (segment.written, segment.positions)
+        )
         turns: dict[str, Turn] = {
-            kind: _ratio(self._table(new, kind), self._table(old, kind), self.device)
-            for kind in set(self.kinds)
-            if kind is not None
+            kind: _ratio(self._table(new, kind), self._table(old, kind)) for kind in set(self.kinds) if kind is not None
         }
-        still = (old == new).unsqueeze(-1)
+        still = (old == new)[0, 0].unsqueeze(-1)
         return [
             self._turned(keys, values, turns, kind, slice(first, last), still)
             for keys, values, kind in zip(segment.keys, segment.values, self.kinds, strict=True)
@@ -104,11 +105,14 @@ class RotaryRule:
         new[:, part] = torch.where(still, old[:, part], turn(old[:, part], turns[kind], self.family.layout))
         return (new, values) if self.family.rotated == "keys" else (keys, new)
 
-    def _positions(self, positions: np.ndarray[tuple[int], np.dtype[np.int32]]) -> torch.Tensor:
-        return torch.tensor(positions, dtype=torch.long, device=self.device)
+    def _positions(self, segment: KVSegment, positions: TokenIds, first: int, last: int) -> torch.Tensor:
+        """(1, 1, tokens), or (3, 1, tokens) of a segment with images."""
+        if segment.images:
+            return on_device(segment.planes(positions)[:, None, first:last], self.device)
+        return on_device(positions[None, None, first:last], self.device)
 
     def _table(self, positions: torch.Tensor, kind: str) -> torch.Tensor:
-        return _pairs(self.rotary(positions.unsqueeze(0), kind), self.family.table)
+        return _pairs(self.rotary(positions[0] if len(positions) == 1 else positions, kind), self.family.table)
 
 
 def turn(numbers: torch.Tensor, by: Turn, layout: Layout) -> torch.Tensor:
@@ -134,22 +138,22 @@ def turn(numbers: torch.Tensor, by: Turn, layout: Layout) -> torch.Tensor:
     return torch.cat((turned.to(numbers.dtype), rest), dim=-1)
 
 
-def _ratio(new: torch.Tensor, old: torch.Tensor, device: torch.device) -> Turn:
+def _ratio(new: torch.Tensor, old: torch.Tensor) -> Turn:
     """The quotient new / old, of unit length, so that no scale is left."""
     ratio = new * old.conj()
     ratio = ratio / ratio.abs()
-    return ratio.real.float().to(device), ratio.imag.float().to(device)
+    return ratio.real.float(), ratio.imag.float()
 
 
 def _pairs(found: object, table: Table) -> torch.Tensor:
-    """What a rotary module returned, as one complex number a token and pair, (tokens, pairs), on the CPU.
+    """What a rotary module returned, as one complex number a token and pair, (tokens, pairs).
 
     In double precision: the tables are the model's, what is made of them should add no error of its own.
     """
     if table == "complex":
         assert isinstance(found, torch.Tensor)
-        return found[0].cpu().to(torch.complex128)
-    first, second = (part[0].cpu().double() for part in cast("tuple[torch.Tensor, torch.Tensor]", found))
+        return found[0].to(torch.complex128)
+    first, second = (part[0].double() for part in cast("tuple[torch.Tensor, torch.Tensor]", found))
     if table == "sincos":
         first, second = second, first
     if table == "doubled":

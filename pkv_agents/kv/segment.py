@@ -18,6 +18,7 @@ import numpy.typing as npt
 import torch
 
 from pkv_agents.errors import SegmentError
+from pkv_agents.kv.image_span import ImageSpan
 from pkv_agents.kv.origin import EXACT, Composed, Origin, digest_of
 from pkv_agents.kv.slab import Slab, TokenIds
 
@@ -54,6 +55,7 @@ class KVSegment:
         fingerprint: Of the model, its weights and its adapter.
         origin: How they came about.
         fields: Which tokens are the value of which field.
+        images: Which tokens are images. Each has a place on a plane (`planes`); as its position counts the first's.
     """
 
     ids: TokenIds
@@ -64,6 +66,7 @@ class KVSegment:
     fingerprint: str
     origin: Origin = EXACT
     fields: tuple[FieldSpan, ...] = ()
+    images: tuple[ImageSpan, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("ids", "written"):
@@ -116,12 +119,29 @@ class KVSegment:
     @property
     def stop(self) -> int:
         """Position behind the last token."""
-        return self.start + len(self.ids)
+        return self.start + len(self.ids) - sum(image.stop - image.start - image.extent for image in self.images)
 
     @property
     def positions(self) -> TokenIds:
         """Where each token stands now, (tokens,)."""
-        return np.arange(self.start, self.stop, dtype=np.int32)
+        positions = np.arange(self.start, self.start + len(self.ids), dtype=np.int32)
+        for image in self.images:
+            positions[image.start : image.stop] = positions[image.start]
+            positions[image.stop :] -= image.stop - image.start - image.extent
+        return positions
+
+    def planes(self, positions: TokenIds) -> TokenIds:
+        """Of each token the position in time, down and across, (3, tokens): they differ in images alone.
+
+        Args:
+            positions: Of each token, (tokens,); of an image's tokens that of the first.
+        """
+        planes = np.stack([positions] * 3)
+        for image in self.images:
+            down, across = np.divmod(np.arange(image.stop - image.start, dtype=np.int32), image.across)
+            planes[1, image.start : image.stop] += down
+            planes[2, image.start : image.stop] += across
+        return planes
 
     @property
     def nbytes(self) -> int:
@@ -131,7 +151,7 @@ class KVSegment:
     @property
     def digest(self) -> str:
         """Identifies its tokens and how they were computed, not where they stand now."""
-        return digest_of(self.ids, self.written.tolist(), self.origin)
+        return digest_of(self.ids, self.written.tolist(), self.origin, *(image.digest for image in self.images))
 
     def slice(self, start: int, stop: int) -> KVSegment:
         """The tokens `start` to `stop`, counted from the segment's start; views, nothing is copied.
@@ -140,22 +160,27 @@ class KVSegment:
         not exact any more.
 
         Raises:
-            SegmentError: If the range is not inside the segment.
+            SegmentError: If the range is not inside the segment, or cuts through an image.
         """
         if not 0 <= start <= stop <= len(self):
             raise SegmentError(f"no tokens {start} to {stop} in a segment of {len(self)}")
+        for image in self.images:
+            if any(image.start < edge < image.stop for edge in (start, stop)):
+                raise SegmentError(f"tokens {image.start} to {image.stop} are an image, which cannot be cut")
         origin = self.origin
         if start:
-            origin = Composed((digest_of(self.ids[start:stop], digest_of(self.ids[:start], origin)),))
+            seen = (image.digest for image in self.images)
+            origin = Composed((digest_of(self.ids[start:stop], digest_of(self.ids[:start], origin), *seen),))
         return KVSegment(
             ids=self.ids[start:stop],
             written=self.written[start:stop],
-            start=self.start + start,
+            start=int(self.positions[start]) if start < len(self) else self.stop,
             keys=tuple(keys[:, start:stop] for keys in self.keys),
             values=tuple(values[:, start:stop] for values in self.values),
             fingerprint=self.fingerprint,
             origin=origin,
             fields=tuple(s.moved(-start) for s in self.fields if start <= s.start and s.stop <= stop),
+            images=tuple(s.moved(-start) for s in self.images if start <= s.start and s.stop <= stop),
         )
 
     def moved(self, start: int) -> KVSegment:
@@ -204,6 +229,8 @@ def concat(parts: Sequence[KVSegment]) -> KVSegment:
     if len(parts) == 1:
         return first
     fields: list[FieldSpan] = []
+    images: list[ImageSpan] = []
+    before = 0
     for index, part in enumerate(parts):
         if part.fingerprint != first.fingerprint or len(part.keys) != len(first.keys):
             raise SegmentError(f"part {index} was computed by another model or adapter than part 0")
@@ -212,7 +239,9 @@ def concat(parts: Sequence[KVSegment]) -> KVSegment:
                 f"part {index} begins at position {part.start}, but part {index - 1} ends at {parts[index - 1].stop}: "
                 "move it there first"
             )
-        fields += [span.moved(part.start - first.start) for span in part.fields]
+        fields += [span.moved(before) for span in part.fields]
+        images += [span.moved(before) for span in part.images]
+        before += len(part)
     layers = range(len(first.keys))
     with torch.no_grad():
         return KVSegment(
@@ -224,6 +253,7 @@ def concat(parts: Sequence[KVSegment]) -> KVSegment:
             fingerprint=first.fingerprint,
             origin=Composed(tuple(part.digest for part in parts)),
             fields=tuple(fields),
+            images=tuple(images),
         )
 
 

@@ -70,7 +70,7 @@ def splice(
         head: What stands first; it stays as it is. None: the first segment stands at position 0.
         segments: What follows, wherever each stands now.
         query: New token ids behind them.
-        seam: How many tokens at the start of each segment to compute anew in their new place.
+        seam: How many tokens at the start of each segment to compute anew in their new place; images never are.
 
     Returns:
         The whole sequence, composed; exact if the head is and nothing behind it was reused. No logits without a query,
@@ -84,17 +84,18 @@ def splice(
         raise SegmentError("splice at least one segment, with a seam of 0 or more tokens")
     placed = [head] if head is not None else []
     fresh: list[int] = []
-    start = first = head.start if head is not None else 0
-    start += len(head) if head is not None else 0
+    start, before = (head.stop, len(head)) if head is not None else (0, 0)
     for segment in segments:
         placed.append(segment.moved(start))
-        fresh += range(start - first, start - first + min(seam, len(segment)))
-        start += len(segment)
+        seen = {slot for image in segment.images for slot in range(image.start, image.stop)}
+        fresh += [before + slot for slot in range(min(seam, len(segment))) if slot not in seen]
+        before += len(segment)
+        start = placed[-1].stop
     if start + len(query) > model.context_limit:
         raise ContextLengthError(f"{start + len(query)} tokens do not fit a context of {model.context_limit}")
     for segment in placed:
         model.check(segment)
-    if any(len(segment) > seam for segment in segments):
+    if any(len(segment) > seam or segment.images for segment in segments):
         origin: Origin = Composed(tuple(part.digest for part in placed), seam)
     else:
         origin = head.origin if head is not None else EXACT

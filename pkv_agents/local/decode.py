@@ -6,11 +6,12 @@ import json
 import math
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import torch
 
+from pkv_agents.kv import Slab
 from pkv_agents.local.grammar import Constraint
 from pkv_agents.local.options import GenerationOptions, Reply
 from pkv_agents.local.template import ChatTokenizer
@@ -184,3 +185,13 @@ class Decoder:
         return ToolCall(
             str(call["name"]), cast("Mapping[str, object]", call["arguments"]), f"call_{secrets.token_hex(6)}"
         )
+
+
+def cut_behind(slab: Slab, prompt: int, ids: Sequence[int]) -> None:
+    """Drops forwarded tokens that are no part of the answer (a stop string cut them off)."""
+    common = prompt
+    for have, want in zip(slab.ids[prompt:].tolist(), ids, strict=False):
+        if have != want:
+            break
+        common += 1
+    slab.crop(min(slab.length, common))

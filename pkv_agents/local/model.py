@@ -10,14 +10,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Mapping, Sequence
-from functools import cached_property
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Unpack
 
-from pkv_agents.errors import ContextLengthError
-from pkv_agents.kv import CacheKey, CacheStats, HFModel, PrefixCache, Slab
-from pkv_agents.local.decode import Decoder
+from pkv_agents.errors import ContextLengthError, UnsupportedModelError
+from pkv_agents.kv import (
+    EXACT,
+    CacheKey,
+    CacheStats,
+    DiskStore,
+    HFModel,
+    Lease,
+    ModelFacts,
+    PrefixCache,
+    SegmentModel,
+    Slab,
+)
+from pkv_agents.local.approximate import Approximations, Prepared
+from pkv_agents.local.decode import Decoder, cut_behind
+from pkv_agents.local.edit_verdicts import EditVerdicts
 from pkv_agents.local.grammar import GrammarFactory
+from pkv_agents.local.head_lines import skeleton_of
 from pkv_agents.local.options import Delta, Done, GenerationOptions, OptionFields, Reply, StreamEvent
+from pkv_agents.local.qualification import Qualification
 from pkv_agents.local.template import ChatTemplate, Rendered
 from pkv_agents.local.turns import assistant_text
 from pkv_agents.local.verdict import TemplateVerdict, notices_of, profile_of
@@ -37,8 +54,15 @@ class LocalModel:
         model: A causal language model in evaluation mode, plain or with a peft adapter. Device and type are its own.
         tokenizer: Its fast tokenizer, with a chat template.
         cache_bytes: What idle cache entries may hold.
+        skill_store: Where compiled skills are kept; None keeps the latest in memory.
         adapter_name: Adapter that must be active; None takes the one active now. An engine serves one adapter.
         template_options: Variables of the chat template (`{"enable_thinking": False}`), the same for all requests.
+        qualification: What `qualify` found out about this model; it decides what `probe` holds an edit against.
+
+    Attributes:
+        template: The chat template: it renders, tokenises, and knows where a head ends.
+        verdicts: Which fields the edit mode `auto` may edit in place; `probe` fills it.
+        qualification: What is known of the model.
 
     Raises:
         UnsupportedModelError: If the model's cache cannot be handled exactly; the message has the reason.
@@ -52,20 +76,43 @@ class LocalModel:
         tokenizer: object,
         *,
         cache_bytes: int = 2 << 30,
+        skill_store: DiskStore | None = None,
         adapter_name: str | None = None,
         template_options: Mapping[str, object] | None = None,
+        qualification: Qualification | None = None,
     ) -> None:
-        self._template = ChatTemplate(tokenizer, options=template_options or {})
+        self.template = ChatTemplate(tokenizer, options=template_options or {})
         self._model = HFModel(model, adapter=adapter_name)
         facts = self._model.facts
-        self._stop_ids: frozenset[int] = facts.stop_ids | self._template.stop_tokens
+        self._stop_ids: frozenset[int] = facts.stop_ids | self.template.stop_tokens
         self._grammars = GrammarFactory(tokenizer, vocab_size=facts.vocab_size, stop_ids=self._stop_ids)
         self._cache = PrefixCache(facts.shape, budget=cache_bytes, limit=facts.context_limit)
+        self.verdicts = EditVerdicts()
+        self.qualification = qualification
+        if qualification is not None and qualification.fingerprint != facts.fingerprint:
+            raise UnsupportedModelError("this qualification is of another model: run qualify on this one")
+        self._approximations = Approximations(
+            lambda: SegmentModel(model, adapter=adapter_name),
+            self._cache,
+            self.template,
+            store=skill_store,
+            allows=self.verdicts.allows,
+        )
+
+    @property
+    def facts(self) -> ModelFacts:
+        """What the engine learnt about the model."""
+        return self._model.facts
 
     @property
     def fingerprint(self) -> str:
         """Identifies configuration and weights."""
-        return self._model.facts.fingerprint
+        return self.facts.fingerprint
+
+    @property
+    def reference(self) -> str:
+        """The edit mode that cheaper ones are held against: what `qualify` found, else `full`."""
+        return self.qualification.reference if self.qualification is not None else "full"
 
     @property
     def context_limit(self) -> int:
@@ -75,7 +122,7 @@ class LocalModel:
     @property
     def template_verdict(self) -> TemplateVerdict:
         """What the chat template does with late system turns, tools and growing histories."""
-        return self._template.verdict
+        return self.template.verdict
 
     @cached_property
     def profile(self) -> Profile:
@@ -92,9 +139,19 @@ class LocalModel:
         """What the prefix cache holds and did."""
         return self._cache.stats()
 
+    @property
+    def segments(self) -> SegmentModel:
+        """The same model as one whose KV segments can be cut, moved, joined and edited.
+
+        Raises:
+            UnsupportedModelError: If they cannot.
+        """
+        return self._approximations.segments
+
     def clear_cache(self) -> None:
         """Drops every cache entry that is not in use."""
         self._cache.clear()
+        self._approximations.forget()
 
     def check_integrity(self) -> None:
         """Raises AssertionError if the cache's own count does not add up."""
@@ -102,7 +159,12 @@ class LocalModel:
 
     def render_ids(self, messages: Sequence[Message], tools: Sequence[Mapping[str, object]] = ()) -> list[int]:
         """The token ids of a request, ending where the answer begins."""
-        return list(self._template.render(messages, tools).ids)
+        return list(self.template.render(messages, tools).ids)
+
+    def skeleton(self, messages: Sequence[Message], tools: Sequence[Mapping[str, object]] = ()) -> str:
+        """Identifies a request's head without the values of its fields: verdicts are cached by it."""
+        ids = self.template.render(messages, tools).ids
+        return skeleton_of(self.template.text_of(ids[: self.template.head_size(ids)]))
 
     def logits(
         self,
@@ -112,6 +174,8 @@ class LocalModel:
         cold: bool = False,
         salt: str = "",
         session: str | None = None,
+        edit_mode: str = "erratum",
+        skills: Sequence[str] = (),
     ) -> torch.Tensor:
         """The logits of the first token of the answer, (vocab,).
 
@@ -121,13 +185,18 @@ class LocalModel:
             cold: Forward the whole prompt on a slab of its own instead of the cache.
             salt: The tenant.
             session: The conversation.
+            edit_mode: See `GenerationOptions`.
+            skills: See `GenerationOptions`.
         """
-        ids = self._checked(self._template.render(messages, tools)).ids
+        asked = self._checked(self.template.render(messages, tools))
         if cold:
-            slab = Slab(self._model.facts.shape, capacity=len(ids), limit=self.context_limit)
-            return self._model.forward(slab, ids)
-        with self._cache.lease(self._key(salt), ids, session=session) as lease:
-            return self._model.forward(lease.slab, ids[lease.cached :])
+            slab = Slab(self._model.facts.shape, capacity=len(asked.ids), limit=self.context_limit)
+            return self._model.forward(slab, asked.ids)
+        wanted = GenerationOptions(salt=salt, session=session, edit_mode=edit_mode, skills=skills, max_tokens=1)
+        with self._lease(asked, wanted, reserve=0) as (lease, ready):
+            logits = self._model.forward(lease.slab, ready.ids[lease.cached :])
+            self._approximations.remember(wanted, lease.slab.ids.tolist(), ready.origin)
+        return logits
 
     def generate(self, messages: Sequence[Message], **options: Unpack[OptionFields]) -> Reply:
         """Answers a conversation.
@@ -167,19 +236,17 @@ class LocalModel:
             choices=wanted.choices,
             preface=wanted.preface,
         )
-        asked = self._checked(self._template.render(messages, wanted.tools))
+        asked = self._checked(self.template.render(messages, wanted.tools))
         budget = min(wanted.max_tokens, self.context_limit - len(asked.ids))
-        decoder = Decoder(self._template.tokenizer, wanted, constraint, stop_ids=self._stop_ids, budget=budget)
+        decoder = Decoder(self.template.tokenizer, wanted, constraint, stop_ids=self._stop_ids, budget=budget)
         return self._run(asked, decoder, wanted, started)
 
     def _run(
         self, asked: Rendered, decoder: Decoder, wanted: GenerationOptions, started: float
     ) -> Generator[StreamEvent, None, None]:
         size = len(asked.ids)
-        with self._cache.lease(
-            self._key(wanted.salt), asked.ids, reserve=decoder.budget, session=wanted.session
-        ) as lease:
-            pending = [*asked.ids[lease.cached :], *decoder.begin()]
+        with self._lease(asked, wanted, reserve=decoder.budget) as (lease, ready):
+            pending = [*ready.ids[lease.cached :], *decoder.begin()]
             try:
                 while True:
                     logits = self._model.forward(lease.slab, pending)
@@ -190,17 +257,35 @@ class LocalModel:
                         break
                 if piece := decoder.end():
                     yield Delta(piece)
-                reply = decoder.reply(prompt_tokens=size, cached_tokens=lease.cached, started=started)
-                self._template.remember(asked, reply.ids, assistant_text(reply.message))
+                cached = max(0, lease.cached - ready.computed)
+                reply = replace(
+                    decoder.reply(prompt_tokens=size, cached_tokens=cached, started=started),
+                    origin=ready.origin,
+                    edited=ready.edited,
+                )
+                self.template.remember(asked, reply.ids, assistant_text(reply.message))
             except GeneratorExit:
-                self._template.remember(asked, decoder.kept_ids(), decoder.text)
+                self.template.remember(asked, decoder.kept_ids(), decoder.text)
                 raise
-            _cut_behind(lease.slab, size, reply.ids)
+            cut_behind(lease.slab, len(ready.ids), reply.ids)
+            self._approximations.remember(wanted, lease.slab.ids.tolist(), ready.origin)
         yield Done(reply)
 
-    def _key(self, salt: str) -> CacheKey:
-        facts = self._model.facts
-        return CacheKey(facts.fingerprint, facts.adapter, str(facts.shape.dtype), salt)
+    @contextmanager
+    def _lease(
+        self, asked: Rendered, wanted: GenerationOptions, *, reserve: int
+    ) -> Generator[tuple[Lease, Prepared], None, None]:
+        """A slab for a request, and what it rests on."""
+        facts = self.facts
+        key_of = partial(CacheKey, facts.fingerprint, facts.adapter, str(facts.shape.dtype), wanted.salt)
+        ready = self._approximations.prepare(asked, wanted, key_of)
+        lease = self._cache.lease(key_of(ready.origin), ready.ids, reserve=reserve, session=wanted.session)
+        if lease.slab.origin != ready.origin:  # what it was to rest on has gone: prefill, and be exact
+            lease.release()
+            ready = Prepared(asked.ids)
+            lease = self._cache.lease(key_of(EXACT), ready.ids, reserve=reserve, session=wanted.session)
+        with lease:
+            yield lease, ready
 
     def _checked(self, asked: Rendered) -> Rendered:
         if len(asked.ids) >= self.context_limit:
@@ -209,13 +294,3 @@ class LocalModel:
                 "answer needs at least one: shorten the conversation or start a new one"
             )
         return asked
-
-
-def _cut_behind(slab: Slab, prompt: int, ids: Sequence[int]) -> None:
-    """Drops forwarded tokens that are no part of the answer (a stop string cut them off)."""
-    common = prompt
-    for have, want in zip(slab.ids[prompt:].tolist(), ids, strict=False):
-        if have != want:
-            break
-        common += 1
-    slab.crop(min(slab.length, common))

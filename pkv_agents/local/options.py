@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from pkv_agents.errors import OptionsError
+from pkv_agents.kv import EXACT, Origin
+from pkv_agents.local.edit_way import edit_way
 from pkv_agents.messages import Message, ToolCall
 
 
@@ -24,6 +26,8 @@ class OptionFields(TypedDict, total=False):
     seed: int | None
     salt: str
     session: str | None
+    edit_mode: str
+    skills: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +47,10 @@ class GenerationOptions:
         seed: Makes sampling repeatable.
         salt: The tenant; caches of different salts are never shared.
         session: The conversation; it keeps its slab from turn to turn.
+        edit_mode: What happens when the head is another than in the session's last request; see `edit_way`. The default
+            and `full` are exact.
+        skills: Texts that stand in the system text, each in a paragraph of its own: their compiled keys and values are
+            put in place instead of being computed. That is an approximation, and `Reply.origin` says so.
 
     Raises:
         OptionsError: If a value makes no sense.
@@ -59,6 +67,8 @@ class GenerationOptions:
     seed: int | None = None
     salt: str = ""
     session: str | None = None
+    edit_mode: str = "erratum"
+    skills: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1:
@@ -69,6 +79,9 @@ class GenerationOptions:
             raise OptionsError(f"temperature is {self.temperature}; it cannot be negative")
         if isinstance(self.stop, str):
             raise OptionsError("stop is a sequence of texts, not one text")
+        if isinstance(self.skills, str) or not all(self.skills):
+            raise OptionsError("skills is a sequence of texts, none of them empty")
+        edit_way(self.edit_mode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +100,8 @@ class Reply:
         ids: The generated ids, without the token that ended the turn.
         decision_margin: Logit distance between the best and the second-best token where the first choice was made,
             behind a preface if there is one; None if nothing was chosen. A small one is a near-tie.
+        origin: What the answer rests on: `EXACT`, or how the cached keys and values were composed or edited.
+        edited: Fields that were edited in the cache for this answer.
     """
 
     text: str
@@ -99,6 +114,13 @@ class Reply:
     total_s: float
     ids: tuple[int, ...]
     decision_margin: float | None = None
+    origin: Origin = EXACT
+    edited: tuple[str, ...] = ()
+
+    @property
+    def grade(self) -> str:
+        """`exact`, `composed` or `edited`: whether the answer is what a clean prefill gives, in a word."""
+        return type(self.origin).__name__.lower()
 
     @property
     def message(self) -> Message:

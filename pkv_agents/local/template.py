@@ -7,7 +7,7 @@ Three rules:
 2. Contents are data. A control string inside a content is broken up by `neutralise`, and ids are checked again after
    tokenisation, so no content can end a turn or begin one.
 3. Generated ids are the truth. An answer that this engine generated is fed back by its ids, found by what was asked
-   (everything before the turn) and by its text. It is never tokenised again.
+   (everything before the turn, or everything between the head and it) and by its text. It is never tokenised again.
 """
 
 from __future__ import annotations
@@ -71,17 +71,21 @@ class Rendered:
         ids: Token ids, ending where the answer begins.
         text: The rendered text.
         asked: Digest of the turns, by which the answer is remembered.
+        behind: The same of the turns behind the head.
     """
 
     ids: tuple[int, ...]
     text: str
     asked: bytes
+    behind: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    prompt_size: int
-    prompt_digest: bytes
+    start: int
+    """Characters between the head and the answer."""
+    digest: bytes
+    """Of these characters."""
     text: str
     ids: tuple[int, ...]
 
@@ -122,6 +126,21 @@ class ChatTemplate:
         ids = {self._control[found[0]][0] for found in (ends, begins) if found}
         return frozenset(ids if self.tokenizer.eos_token_id is None else ids | {self.tokenizer.eos_token_id})
 
+    def head_size(self, ids: Sequence[int]) -> int:
+        """How many of a prompt's tokens are its first turn, which holds the head; 0 if no token ends a turn."""
+        ends = self._pattern.match(self.verdict.turn_end.lstrip())
+        return next((at + 1 for at, token in enumerate(ids) if ends and token == self._control[ends[0]][0]), 0)
+
+    def text_of(self, ids: Sequence[int]) -> str:
+        """The text of token ids, control tokens included."""
+        return self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+
+    def preamble(self, text: str) -> list[int]:
+        """Token ids of a system turn's opening and a text behind it; of the text alone without such turns."""
+        turns = [{"role": "system", "content": text}, {"role": "user", "content": "Hello"}]
+        whole = self._template(turns, ask=False, options=self._options) if self.verdict.leading_system else text
+        return self.encode(whole[: whole.index(text) + len(text)] if text in whole else text)
+
     def render(self, messages: Sequence[Message], tools: Sequence[Mapping[str, object]] = ()) -> Rendered:
         """Renders a request up to where the answer begins.
 
@@ -130,17 +149,19 @@ class ChatTemplate:
         """
         turns = to_turns(messages, tools=tools, verdict=self.verdict, clean=self.neutralise)
         text = self._template([asdict(turn) for turn in turns], ask=True, options=self._options)
-        digests = _chain(turns)
+        head = int(bool(turns) and turns[0].role == "system")
+        digests, behind = _chain(turns), [b"", *_chain(turns[head:])][1 - head :]
         ids: list[int] = []
         position = 0
         for index, turn in enumerate(turns):
-            if turn.role == "assistant" and (found := self._recall(digests[index], text, position, turn.content)):
+            keys = (digests[index], behind[index])
+            if turn.role == "assistant" and (found := self._recall(keys, text, position, turn.content)):
                 start, end, generated = found
                 ids += self.encode(text[position:start])
                 ids += generated
                 position = end
         ids += self.encode(text[position:])
-        return Rendered(tuple(ids), text, digests[-1])
+        return Rendered(tuple(ids), text, digests[-1], behind[-1])
 
     def remember(self, asked: Rendered, ids: Sequence[int], answer: str) -> None:
         """Keeps the ids of a generated answer, so that its text is fed back by them.
@@ -150,12 +171,19 @@ class ChatTemplate:
             ids: The generated ids, without the token that ended the turn.
             answer: The assistant's text as a later request will carry it.
         """
-        record = _Answer(len(asked.text), _digest(asked.text), self.neutralise(answer), tuple(ids))
+        start = self._head_end(asked.text)
+        record = _Answer(len(asked.text) - start, _digest(asked.text[start:]), self.neutralise(answer), tuple(ids))
         with self._lock:
-            others = tuple(a for a in self._answers.pop(asked.asked, ()) if a.text != record.text)
-            self._answers[asked.asked] = (record, *others[:7])
-            while len(self._answers) > _REMEMBERED_TURNS:
+            for key in {asked.asked, asked.behind}:
+                others = tuple(a for a in self._answers.pop(key, ()) if a.text != record.text)
+                self._answers[key] = (record, *others[:7])
+            while len(self._answers) > 2 * _REMEMBERED_TURNS:
                 self._answers.popitem(last=False)
+
+    def _head_end(self, text: str) -> int:
+        """Where the first turn of a rendered text ends; 0 if no mark ends a turn."""
+        mark = self.verdict.turn_end.strip()
+        return text.find(mark) + len(mark) if mark and mark in text else 0
 
     def neutralise(self, text: str) -> str:
         """Breaks up control strings by one space behind their first character; the same way each time.
@@ -200,16 +228,23 @@ class ChatTemplate:
         middle = len(text) // 2
         return (*self._without_control(text[:middle]), *self._without_control(text[middle:]))
 
-    def _recall(self, asked: bytes, text: str, position: int, content: str) -> tuple[int, int, tuple[int, ...]] | None:
-        """Finds the generated ids of a turn and the range of rendered text for which they stand."""
+    def _recall(
+        self, keys: Sequence[bytes], text: str, position: int, content: str
+    ) -> tuple[int, int, tuple[int, ...]] | None:
+        """Finds the generated ids of a turn and the range of rendered text for which they stand.
+
+        What was asked is the same with the same head, or else with another: ids stay the truth when a head changes.
+        """
+        answers: list[_Answer] = []
         with self._lock:
-            answers = self._answers.get(asked, ())
-            if answers:
-                self._answers.move_to_end(asked)
-        end_mark = self.verdict.turn_end.strip()
+            for key in keys:
+                if key in self._answers:
+                    self._answers.move_to_end(key)
+                    answers += self._answers[key]
+        end_mark, head = self.verdict.turn_end.strip(), self._head_end(text)
         for answer in answers:
-            start, body = answer.prompt_size, answer.text.strip()
-            if answer.text != content or start < position or _digest(text[:start]) != answer.prompt_digest:
+            start, body = head + answer.start, answer.text.strip()
+            if answer.text != content or start < position or _digest(text[head:start]) != answer.digest:
                 continue
             rest = text[start:]
             begin = len(rest) - len(rest.lstrip())

@@ -167,3 +167,11 @@ def test_a_label_cannot_inject() -> None:
 def test_a_lone_surrogate_is_our_error() -> None:
     with pytest.raises(StateError, match="lone surrogate at character 1"):
         escape_text("a\ud800")
+
+
+def test_text_that_is_taken_as_it_is_holds_nothing_to_escape():
+    for char in map(chr, range(0x80)):
+        written = json_string(f"a{char}b")
+        assert json.loads(written) == f"a{char}b"
+        is_safe = char.isprintable() and char not in '"\\<>&'
+        assert (written == f'"a{char}b"') == is_safe, f"U+{ord(char):04X}"

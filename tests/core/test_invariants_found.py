@@ -124,3 +124,17 @@ def test_the_form_that_a_fallback_was_sent_is_no_change() -> None:
     ledger = commit(ledger, plan(ledger, World(mode="auto"), messages, profile=GENERIC))
     further = [*messages, Message("assistant", "so"), Message("user", "on")]
     assert plan(ledger, World(mode="auto"), further, profile=GENERIC).notices == ()
+
+
+def test_a_request_without_messages_is_continued_by_its_answer() -> None:
+    ledger = commit(None, plan(None, World(), [Message("user", "hi")], profile=LATE, tag=TAG))
+    ledger = commit(
+        ledger, plan(ledger, World(mode="auto"), [Message("user", "hi"), Message("user", "so?")], profile=LATE)
+    )
+    ledger = commit(ledger, plan(ledger, World(mode="auto"), [Message("assistant", "cut")], profile=LATE))
+    ledger = commit(ledger, plan(ledger, World(mode="auto"), [], profile=LATE))
+    answered = [Message("assistant", "hello"), Message("user", "on")]
+    turn = plan(ledger, World(mode="auto"), answered, profile=LATE)
+    assert (turn.rebased, turn.notices) == (None, ())
+    further = plan(commit(ledger, turn), World(mode="auto"), [*answered, Message("user", "go on")], profile=LATE)
+    assert (further.rebased, further.notices) == (None, ())

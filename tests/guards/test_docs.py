@@ -9,7 +9,7 @@ import pytest
 
 from tests.guards.repo import ROOT
 
-PAGES = ["core.md", "migrate_langchain.md"]
+PAGES = ["core.md", "migrate_langchain.md", "skills.md"]
 
 
 def snippets(page: str) -> list[str]:

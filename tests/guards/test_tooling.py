@@ -20,6 +20,7 @@ TARGETS = set(re.findall(r"^([a-z][a-z-]*):", MAKEFILE, flags=re.MULTILINE))
 
 NOT_IMPORTED = {
     ("pkv-agents", "psycopg"): "the user makes the connection; the store asks for a Protocol",
+    ("pkv-agents", "pyyaml"): "imported as yaml",
     ("pkv-agents", "redis"): "the user makes the client; the store asks for a Protocol",
     ("llama-index-llms-pkv", "llama-index-core"): "imported as llama_index.core",
 }

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from functools import cache
+from functools import cache, partial
+from typing import Any
 
 import pytest
 import torch
 
 from pkv_agents.errors import ContextLengthError, SegmentError, UnsupportedModelError
-from pkv_agents.kv import EXACT, KVSegment, SegmentModel, support_table
+from pkv_agents.kv import EXACT, KVSegment, SegmentModel, _proof, splice, support_table
 from pkv_agents.kv._attention import AttentionRecorder
 from pkv_agents.kv._hf import layers_of
 from tests.kv.zoo import VOCABULARY, build, config_of, some_ids, tiny
@@ -143,6 +144,45 @@ def test_the_context_is_not_left() -> None:
         model.forward(model.prefill(IDS).segment.moved(1004), [1])
     with pytest.raises(SegmentError, match="context ends at 1024"):
         model.recompute(model.prefill(IDS).segment.moved(1010), [1], origin=EXACT)
+
+
+@pytest.mark.parametrize("batch", [[[1, 2], [3, 4]], torch.tensor([[1, 2], [0, 4]]), [torch.tensor([1, 2])]])
+def test_a_batch_is_refused_also_with_padding(batch: Any) -> None:
+    model = engine("llama")
+    for forward in (model.prefill, partial(model.forward, model.prefill(IDS).segment)):
+        with pytest.raises(SegmentError, match="one call for each, unpadded"):
+            forward(batch)
+    segment = model.prefill(IDS).segment
+    with pytest.raises(SegmentError, match=r"\(heads, 20, dim\)"):
+        dataclasses.replace(segment, keys=tuple(keys[None] for keys in segment.keys))
+
+
+def test_a_segment_of_another_type_or_place_is_refused_before_it_is_used() -> None:
+    model = engine("llama")
+    segment = model.prefill(IDS).segment
+    before = segment.checksum()
+    half = dataclasses.replace(segment, values=tuple(values.half() for values in segment.values))
+    meta = dataclasses.replace(segment, keys=tuple(keys.to("meta") for keys in segment.keys))
+
+    def forwarded(one: KVSegment) -> object:
+        return model.forward(one, [1])
+
+    def spliced(one: KVSegment) -> object:
+        return splice(model, None, [one], query=[1])
+
+    for other, message in ((half, r"torch\.float16 on cpu.*torch\.float32 on cpu"), (meta, "on meta")):
+        for use in (model.check, forwarded, spliced):
+            with pytest.raises(SegmentError, match=message):
+                use(other)
+    with pytest.raises(ContextLengthError, match="position -1"):
+        model.prefill(IDS, start=-1)
+    assert segment.checksum() == before
+
+
+def test_a_type_that_is_not_known_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(_proof.TOLERANCES, torch.float16)
+    with pytest.raises(UnsupportedModelError, match=r"caches keys and values as torch\.float16"):
+        SegmentModel(build(config_of("llama")).half())
 
 
 def test_the_place_of_an_image_is_refused() -> None:

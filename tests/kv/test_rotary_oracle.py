@@ -7,6 +7,7 @@ passes everything shows nothing.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
@@ -54,6 +55,34 @@ def test_keys_turned_are_keys_computed_there(name: str) -> None:
         first, *deeper = errors(name, position)
         assert first < 1e-6
         assert max(deeper) < 5e-5
+
+
+@pytest.mark.parametrize("name", SUPPORTED)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 0.01), (torch.float16, 0.002)])
+def test_half_precision_within_what_was_measured(name: str, dtype: torch.dtype, tolerance: float) -> None:
+    """In layer 0, relative to its largest number: one rounding of a key, which the model makes too.
+
+    Deeper layers differ by what roundings do to a whole forward; that a wrong row is seen there all the same, the
+    model's own proof shows below.
+    """
+    model = SegmentModel(copy.deepcopy(tiny(name)).to(dtype))
+    base = model.prefill(IDS).segment
+    for position in PLACES:
+        truth = model.prefill(IDS, start=position).segment
+        (keys, values), *_ = model.rule.layers(model.rule.reposition(base, position))
+        for have, want in ((keys, truth.keys[0]), (values, truth.values[0])):
+            assert float((have - want).abs().max() / want.abs().max()) < tolerance
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_a_wrong_row_is_found_on_the_model_itself_in_every_type(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = copy.deepcopy(tiny("llama")).to(dtype)
+    assert SegmentModel(model).dtype == dtype
+    monkeypatch.setattr(engine_module, "family_of", partial(Family, layout="interleaved"))
+    with pytest.raises(UnsupportedModelError, match="misses"):
+        SegmentModel(model)
 
 
 def mutate_theta(rule: RotaryRule) -> RotaryRule:

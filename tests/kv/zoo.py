@@ -6,7 +6,13 @@ from functools import cache
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
+from transformers import (
+    AutoModelForCausalLM,
+    Qwen2_5_VLConfig,
+    Qwen2_5_VLForConditionalGeneration,
+    Qwen3VLConfig,
+    Qwen3VLForConditionalGeneration,
+)
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 VOCABULARY = 64
@@ -47,6 +53,13 @@ _SPARSE = {"num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 
 _HALF = {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}}
 """Two pairs of a head turn; with one pair all layouts are the same."""
 
+_PLACES: dict[str, Any] = {
+    "image_token_id": 63,
+    "video_token_id": 62,
+    "vision_start_token_id": 61,
+    "vision_end_token_id": 60,
+}
+
 CHANGES: dict[str, dict[str, Any]] = {
     "cohere2": _MIXED,
     "deepseek_v2": _LATENT,
@@ -86,6 +99,7 @@ MECHANISMS = (
     "mistral",  # a window in every layer
     "phi",  # partial
     "qwen2_5_vl_text",  # three axes
+    "qwen3_vl_text",  # three axes, interleaved
     "smollm3",
 )
 """A family for each mechanism: what is built on forwards and turning is tested on these, those two on all."""
@@ -108,6 +122,8 @@ def build(config: Any, seed: int = 0) -> Any:
     torch.manual_seed(seed)
     if isinstance(config, Qwen2_5_VLConfig):
         return Qwen2_5_VLForConditionalGeneration(config).eval()
+    if isinstance(config, Qwen3VLConfig):
+        return Qwen3VLForConditionalGeneration(config).eval()
     return AutoModelForCausalLM.from_config(config).eval()
 
 
@@ -117,7 +133,13 @@ def tiny(name: str) -> Any:
     if name == "qwen2_5_vl_text":
         text = {**_BASE, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 1, 2]}}
         vision = {"depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "out_hidden_size": 32}
-        return build(Qwen2_5_VLConfig(text_config=text, vision_config=vision, image_token_id=63, video_token_id=62))
+        return build(Qwen2_5_VLConfig(text_config=text, vision_config={**vision, "patch_size": 4}, **_PLACES))
+    if name == "qwen3_vl_text":
+        axes = {"mrope_section": [2, 1, 1], "mrope_interleaved": True}
+        text = {**_BASE, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, **axes}}
+        vision = {"depth": 2, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "out_hidden_size": 32}
+        deep = {"deepstack_visual_indexes": [0, 1], "num_position_embeddings": 16, "patch_size": 4}
+        return build(Qwen3VLConfig(text_config=text, vision_config={**vision, **deep}, **_PLACES))
     return build(config_of(name))
 
 

@@ -33,7 +33,7 @@ from pkv_agents import Message, ModelError
 from pkv_agents.local import Delta, LocalModel, Reply
 
 ToolLike = dict[str, Any] | type | Callable[..., Any] | BaseTool
-_OWN = ("max_tokens", "temperature", "seed", "salt", "preface")
+_OWN = ("max_tokens", "temperature", "seed", "salt", "preface", "edit_mode", "skills")
 _PER_CALL = ("tools", "response_schema", "choices", *_OWN)
 
 
@@ -54,6 +54,9 @@ class LocalChatModel(BaseChatModel):
         salt: Whose cache this is: a prompt under another salt is never matched.
         session: The conversation, which keeps its cached tokens from turn to turn. Inside a graph or chain that runs
             with a `thread_id`, that is the session when none is given.
+        edit_mode: What happens when the head is another than in the session's last request; all but `erratum` and
+            `full` rest on approximations (`pkv_agents.local.GenerationOptions`), and `response_metadata["kv"]` says so.
+        skills: Texts that stand in the system text, put in place from their compiled keys and values.
     """
 
     local: Any = Field(exclude=True, repr=False)
@@ -64,6 +67,8 @@ class LocalChatModel(BaseChatModel):
     preface: int = 0
     salt: str = ""
     session: str | None = None
+    edit_mode: str = "erratum"
+    skills: tuple[str, ...] = ()
 
     @field_validator("local")
     @classmethod
@@ -185,7 +190,10 @@ class LocalChatModel(BaseChatModel):
             "finish_reason": reply.finish_reason,
             "ttft_s": reply.ttft_s,
             "total_s": reply.total_s,
+            "kv": reply.grade,
         }
+        if reply.edited:
+            metadata["edited"] = list(reply.edited)
         if reply.decision_margin is not None:
             metadata["decision_margin"] = reply.decision_margin
         return metadata

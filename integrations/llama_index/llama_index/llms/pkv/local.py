@@ -55,7 +55,7 @@ def _completion_events(method: MethodT) -> MethodT:
     return cast("Any", callbacks).llm_completion_callback()(method)
 
 
-_OWN = ("max_tokens", "temperature", "seed", "stop", "salt", "preface", "session")
+_OWN = ("max_tokens", "temperature", "seed", "stop", "salt", "preface", "session", "edit_mode", "skills")
 _PER_CALL = ("tools", "tool_choice", "response_schema", "choices", *_OWN)
 
 
@@ -75,6 +75,9 @@ class LocalLLM(FunctionCallingLLM):
             message's text): small models decide better after naming what they decide by.
         salt: Whose cache this is: a prompt under another salt is never matched.
         session: The conversation, which keeps its cached tokens from turn to turn.
+        edit_mode: What happens when the head is another than in the session's last request; all but `erratum` and
+            `full` rest on approximations (`pkv_agents.local.GenerationOptions`), and `raw["kv"]` says so.
+        skills: Texts that stand in the system text, put in place from their compiled keys and values.
     """
 
     local: Any = Field(exclude=True, repr=False)
@@ -85,6 +88,8 @@ class LocalLLM(FunctionCallingLLM):
     preface: int = 0
     salt: str = ""
     session: str | None = None
+    edit_mode: str = "erratum"
+    skills: tuple[str, ...] = ()
 
     @field_validator("local")
     @classmethod
@@ -271,6 +276,8 @@ def _response(reply: Reply) -> ChatResponse:
         "ttft_s": reply.ttft_s,
         "total_s": reply.total_s,
         "decision_margin": reply.decision_margin,
+        "kv": reply.grade,
+        "edited": list(reply.edited),
     }
     return ChatResponse(
         message=ChatMessage(role=MessageRole.ASSISTANT, blocks=blocks), raw=raw, additional_kwargs=usage

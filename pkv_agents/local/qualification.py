@@ -1,0 +1,136 @@
+"""What `qualify` found out about a model, as a small file that can be required."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from pkv_agents.errors import UnsupportedModelError
+
+FORMAT = "pkv-agents/qualification"
+VERSION = 1
+ENOUGH = 0.85
+"""Share of the judged cases from which a mode counts as followed."""
+CLOSE = 0.05
+"""Divergence from a clean prefill, in nats, up to which a spliced skill counts as close."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check.
+
+    Attributes:
+        name: Which.
+        passed: Cases in which the model decided as it should.
+        judged: Cases that were judged: those that a clean prefill gets right both ways.
+        value: What was measured, where that is no share.
+    """
+
+    name: str
+    passed: int
+    judged: int
+    value: float | None = None
+
+    @property
+    def share(self) -> float | None:
+        """Passed of judged; None where nothing could be judged."""
+        return self.passed / self.judged if self.judged else None
+
+    def __str__(self) -> str:
+        """One line."""
+        if self.value is not None:
+            return f"{self.name:<28} {self.value:.3g}"
+        share = "not judged" if self.share is None else f"{self.share:.2f}"
+        return f"{self.name:<28} {share}  ({self.passed} of {self.judged})"
+
+
+@dataclass(frozen=True, slots=True)
+class Qualification:
+    """What a battery found.
+
+    Attributes:
+        fingerprint: The model's: configuration and weights.
+        adapter: Name of its adapter, empty if none.
+        dtype: Type of its keys and values.
+        checks: What was checked.
+    """
+
+    fingerprint: str
+    adapter: str
+    dtype: str
+    checks: tuple[Check, ...]
+
+    def check(self, name: str) -> Check | None:
+        """A check by its name."""
+        return next((check for check in self.checks if check.name == name), None)
+
+    @property
+    def reference(self) -> str:
+        """The mode that cheaper ones are held against: errata if this model follows them, else a clean prefill."""
+        found = self.check("errata followed")
+        return "erratum" if found is not None and (found.share or 0.0) >= ENOUGH else "full"
+
+    def allows(self, mode: str) -> bool:
+        """Whether a mode was found to work on this model.
+
+        Args:
+            mode: An edit mode, or `skills`. `full` always works; `auto` works where a probe finds it.
+        """
+        word = mode.partition("@")[0]
+        if word in {"full", "auto"}:
+            return True
+        if word == "skills":
+            found = self.check("splice divergence")
+            return found is not None and found.value is not None and found.value <= CLOSE
+        names = {
+            "erratum": ("errata followed",),
+            "in_place": ("in place, field before", "in place, field after"),
+            "field_erratum": ("errata followed",),
+        }.get(word, ())
+        shares = [found.share for name in names if (found := self.check(name)) is not None]
+        return bool(names) and len(shares) == len(names) and all((share or 0.0) >= ENOUGH for share in shares)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the report; a file that is there is replaced in one step."""
+        target = Path(path)
+        data = {"format": FORMAT, "version": VERSION, **asdict(self), "reference": self.reference}
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=target.parent, delete=False) as file:
+            file.write(json.dumps(data, indent=1) + "\n")
+        Path(file.name).replace(target)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Qualification:
+        """Read a report.
+
+        Raises:
+            UnsupportedModelError: There is none, or it is damaged or of another version.
+        """
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+            if (data["format"], data["version"]) != (FORMAT, VERSION):
+                raise UnsupportedModelError(f"{path} is no qualification of version {VERSION}: run qualify again")
+            checks = tuple(Check(**cast("Mapping[str, Any]", one)) for one in data["checks"])
+            return cls(data["fingerprint"], data["adapter"], data["dtype"], checks)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UnsupportedModelError(
+                f"{path} holds no qualification ({type(error).__name__}): run qualify again"
+            ) from error
+
+    def require(self, mode: str) -> None:
+        """Raises UnsupportedModelError unless a mode was found to work."""
+        if not self.allows(mode):
+            raise UnsupportedModelError(
+                f"this model was not found to work with {mode!r} (its reference is {self.reference!r}); see its "
+                "qualification, or choose another mode"
+            )
+
+    def __str__(self) -> str:
+        """A line for each check, then what follows from them."""
+        modes = ("erratum", "in_place", "field_erratum", "skills")
+        allowed = ", ".join(mode for mode in modes if self.allows(mode)) or "none"
+        return "\n".join([*map(str, self.checks), f"reference: {self.reference}; works: {allowed}, full"])

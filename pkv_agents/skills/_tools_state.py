@@ -1,0 +1,123 @@
+"""Tools as state: the array that is sent never moves, and what is true of it now is told like any other field.
+
+tools.changed[cancel_order].status: "off"
+tools.changed[refund].description: "Refunds an order, at most 50 euros."
+tools.changed[track_parcel].tool.parameters: {...}       a tool that came late
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..markers import Hidden, Untrusted
+from ..tools import ToolSpec
+from ._state import SkillText, text_of
+
+Status = Literal["on", "off"]
+
+BRIDGE = ToolSpec(
+    name="call_tool",
+    description=(
+        "Calls a tool that came after this list was made: one that the current state shows with call_with call_tool. "
+        "`name` is its name, `arguments` are its arguments."
+    ),
+    parameters={
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "arguments": {"type": "object"}},
+        "required": ["name", "arguments"],
+        "additionalProperties": False,
+    },
+)
+"""A tool that calls others. It stands in the array from the start, so that a late tool need not."""
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+
+class ToolSwitch(_Entry):
+    """A tool of the array that is, or was, off; in all else it is what the array says."""
+
+    status: Status
+
+
+class ToolNote(_Entry):
+    """A tool of the array whose description is another now."""
+
+    status: Status
+    description: SkillText
+
+
+class ToolForm(_Entry):
+    """A tool that is not in the array, or is there with another schema; `call_with` says by which name it is called."""
+
+    status: Status
+    call_with: str
+    tool: ToolSpec
+
+
+class OutsideForm(_Entry):
+    """The same of a tool that a server declares: what it says was written by others."""
+
+    status: Status
+    call_with: str
+    outside: Annotated[ToolSpec, Untrusted()]
+
+
+ToolChange = ToolSwitch | ToolNote | ToolForm | OutsideForm
+
+
+class Tools(BaseModel):
+    """The tools of one conversation; declare it as a field of the state.
+
+    Attributes:
+        changed: What is true of tools that are not, or no longer, what the array says.
+        array: The tools as they go out, in their order; never told, because the request holds them.
+    """
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    changed: dict[str, ToolChange] = Field(default_factory=dict[str, ToolChange])
+    array: Annotated[tuple[ToolSpec, ...], Hidden()] = ()
+
+    @property
+    def specs(self) -> Mapping[str, ToolSpec]:
+        """Every tool that can be called now, as it is now, by the name that a model knows it by."""
+        known = {tool.name: tool for tool in self.array if tool.name != BRIDGE.name}
+        for name, change in self.changed.items():
+            if isinstance(change, ToolNote) and name in known:
+                known[name] = replace(known[name], description=text_of(change.description))
+            elif (own := form_of(change)) is not None:
+                known[name] = own
+        return {name: tool for name, tool in known.items() if self.is_on(name)}
+
+    @property
+    def has_bridge(self) -> bool:
+        """Whether the array holds the tool that calls late ones."""
+        return any(tool.name == BRIDGE.name for tool in self.array)
+
+    def is_on(self, name: str) -> bool:
+        """Whether a tool may be called."""
+        change = self.changed.get(name)
+        return change is None or change.status == "on"
+
+
+def form_of(change: ToolChange) -> ToolSpec | None:
+    """The spec that a change brings along, if it brings one."""
+    if isinstance(change, ToolForm):
+        return change.tool
+    return change.outside if isinstance(change, OutsideForm) else None
+
+
+def form(status: Status, call_with: str, tool: ToolSpec) -> ToolForm | OutsideForm:
+    """The entry of a tool with a spec of its own; a server's is marked as written by others."""
+    if tool.server:
+        return OutsideForm(status=status, call_with=call_with, outside=tool)
+    return ToolForm(status=status, call_with=call_with, tool=tool)
+
+
+__all__ = ["BRIDGE", "Tools"]
