@@ -85,3 +85,20 @@ def embedded_model() -> Path:
     if folder is None:
         pytest.skip("the embedded model is not in the cache; fetch it with: make model")
     return folder
+
+
+@pytest.fixture(scope="session")
+def embedded_tokenizer(embedded_model: Path) -> Any:
+    """The embedded model's tokenizer."""
+    from transformers import AutoTokenizer
+
+    return cast("Any", AutoTokenizer).from_pretrained(embedded_model)
+
+
+@pytest.fixture(scope="session")
+def llamacpp_address() -> Generator[str]:
+    """A llama.cpp server of this process with the embedded model; one for all frameworks' tests."""
+    from tests.llamacpp import served
+
+    with served() as address:
+        yield address

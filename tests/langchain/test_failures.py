@@ -6,7 +6,6 @@ import itertools
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +14,12 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.checkpoint.sqlite import SqliteSaver
 
 from langchain_pkv import StateMiddleware, read_ledger
 from tests.langchain.providers import anthropic_model, assert_append_only, assert_legal_for_anthropic
 from tests.langchain.support import TAG, UPDATE, Scripted, Shop, a_shop, errata_in, wire_of
 
 CONFIG: RunnableConfig = {"configurable": {"thread_id": "t1"}}
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def saver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BaseCheckpointSaver[str]]:
-    if request.param == "memory":
-        yield InMemorySaver()
-    else:
-        with SqliteSaver.from_conn_string(str(tmp_path / "threads.db")) as sqlite:
-            yield sqlite
 
 
 def agent_for(model: Any, saver: BaseCheckpointSaver[str], **options: Any) -> Any:

@@ -176,7 +176,7 @@ class TestFallback:
 
     @pytest.mark.parametrize("ours_is_last", [True, False])
     @pytest.mark.parametrize("first", ["claude-opus-4-8", CLAUDE])
-    def test_from_anthropic_to_openai(self, ours_is_last: bool, first: str) -> None:
+    def test_r26_from_anthropic_to_openai(self, ours_is_last: bool, first: str) -> None:
         other, provider = openai_model("gpt-4.1")
         around = [None, ModelFallbackMiddleware(other)]
         talk = Conversation(anthropic_model(first, ["one", 500]), middleware=around[::-1] if ours_is_last else around)

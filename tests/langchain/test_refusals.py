@@ -28,7 +28,7 @@ def proxied() -> Scripted:
     return Scripted(script=[proxy] * 20)
 
 
-async def test_an_agent_goes_round_it_once_and_remembers() -> None:
+async def test_r07_an_agent_goes_round_it_once_and_remembers() -> None:
     for asynchronous in (False, True):
         model, notices = proxied(), list[Any]()
         agent = agent_for(model, on_notice=notices.append)

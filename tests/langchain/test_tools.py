@@ -56,8 +56,8 @@ class Turnstile:
 
 
 @pytest.mark.parametrize("seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 50))])
-def test_parallel_tools_merge_by_call_not_by_finish(seed: int) -> None:
-    """R12: two tools set the cart's total, a third writes beside it."""
+def test_r12_parallel_tools_merge_by_call_not_by_finish(seed: int) -> None:
+    """Two tools set the cart's total, a third writes beside it."""
     finish = ["a", "b", "c"]
     random.Random(seed).shuffle(finish)
     turnstile = Turnstile(finish)

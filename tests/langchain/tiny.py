@@ -16,14 +16,14 @@ TEMPLATE = (
 )
 
 
-def _tokenizer() -> PreTrainedTokenizerFast:
+def _tokenizer(template: str) -> PreTrainedTokenizerFast:
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     backend = Tokenizer(models.BPE(vocab={char: index for index, char in enumerate(alphabet)}, merges=[]))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
     backend.add_special_tokens([AddedToken(token, special=True) for token in ("<|im_start|>", "<|im_end|>")])
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|im_end|>")
-    tokenizer.chat_template = TEMPLATE
+    tokenizer.chat_template = template
     return tokenizer
 
 
@@ -33,8 +33,9 @@ def _id_of(tokenizer: PreTrainedTokenizerFast, token: str) -> int:
 
 
 @cache
-def _parts() -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
-    tokenizer = _tokenizer()
+def parts(template: str = TEMPLATE) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
+    """The model and its tokenizer, with a chat template."""
+    tokenizer = _tokenizer(template)
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=len(tokenizer),
@@ -53,4 +54,4 @@ def _parts() -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
 
 def tiny_model() -> LocalModel:
     """A fresh engine, its cache empty, over the same weights."""
-    return LocalModel(*_parts())
+    return LocalModel(*parts())

@@ -7,6 +7,7 @@ from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.llms import ChatMessage
 from llama_index.core.memory import ChatMemoryBuffer, Memory, StaticMemoryBlock
 from llama_index.core.workflow import Context
+from pydantic import BaseModel
 
 from llama_index.llms.pkv import ContextSession, StatefulLLM, StateMemory
 from pkv_agents import AgentSession, Notice, StrictNoticeError
@@ -136,6 +137,23 @@ async def test_a_question_of_a_tools_own_is_no_trimmed_conversation() -> None:
     agent: Any = FunctionAgent(llm=llm, tools=[tool(ask)])
     await agent.run("go", memory=ChatMemoryBuffer.from_defaults(token_limit=1000))
     assert "memory_trims" not in codes(notices)
+
+
+class Grade(BaseModel):
+    """A grade."""
+
+    points: int
+
+
+async def test_the_tools_of_a_structured_answer_are_its_own() -> None:
+    notices: list[Notice] = []
+    agent, provider = the_agent(notices, tools=[tool(lambda: "", name="look", description="Look.")], output_cls=Grade)
+    memory = StateMemory()
+    for text in ("a", "b"):
+        provider.script[:] = ["ok", [call("Grade", "1", points=3)]]
+        assert (await agent.run(text, memory=memory)).structured_response == {"points": 3}
+    assert "tools_changed" not in codes(notices)
+    assert_append_only([provider.bodies[0], provider.bodies[2]])
 
 
 async def test_tools_that_change_are_said() -> None:

@@ -74,12 +74,13 @@ def patched(store: Any, state: StateT, patch: Mapping[str, object]) -> StateT:
     data = dump_state(state)
     if step.after != data:  # the first change, or somebody else's came between
         step.before, step.patches = data, []
-    patches = [*step.patches, (place, deepcopy(dict(patch)))]
+    patches = step.patches
     try:
+        patches = [*patches, (place, deepcopy(dict(patch)))]
         found = load_state(type(state), step.before or data)
         for _, one in sorted(patches, key=lambda pair: pair[0]):
             found = apply_patch(found, one)
-    except StateError:
+    except (StateError, TypeError):  # TypeError: a value that cannot be copied, which the next line refuses by its path
         # A later call's change counts already and is not undone; or this one is wrong wherever it stands.
         found = apply_patch(state, patch)
         step.before, patches = dump_state(found), []

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
-from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.memory import BaseMemory, Memory
 from llama_index.core.workflow import Context
 from llama_index.core.workflow.errors import WorkflowRuntimeError  # pyright: ignore[reportPrivateImportUsage]
@@ -46,24 +47,44 @@ async def workflow_notices(ctx: Context[Any], messages: Sequence[ChatMessage]) -
     return notices
 
 
-_tools: WeakKeyDictionary[Any, dict[str, tuple[str, str]]] = WeakKeyDictionary()
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The latest request with tools: whose cache it filled, its tools, its first message and how many it had."""
+
+    model: str
+    tools: str
+    first: ChatMessage | None
+    count: int
 
 
-def tools_notice(owner: object, name: str, model: str, tools: object) -> Notice | None:
-    """The notice for tools that are not those of the latest request with tools to the same model.
+_tools: WeakKeyDictionary[Any, dict[str, _Seen]] = WeakKeyDictionary()
+
+
+def tools_notice(owner: object, name: str, model: str, messages: Sequence[ChatMessage], tools: object) -> Notice | None:
+    """The notice for tools that are not those of the latest request of the same conversation to the same model.
+
+    A question beside the conversation (a structured answer, a tool that asks the model) begins with another message and
+    is shorter; it has tools of its own.
 
     Args:
         owner: Whose requests are compared: a session, or what makes them.
         name: Which conversation of the owner's.
         model: Whose cache the request fills.
+        messages: The request's messages.
         tools: The tools as the package sends them; None where there are none.
     """
     if not tools:
         return None
+    first = next((message.model_copy() for message in messages if message.role != MessageRole.SYSTEM), None)
+    now = _Seen(model, json.dumps(tools, default=repr), first, len(messages))
     seen = _tools.setdefault(owner, {})
-    now = (model, json.dumps(tools, default=repr))
-    before, seen[name] = seen.get(name, now), now
-    return TOOLS_CHANGED if before[0] == model and before != now else None
+    before = seen.get(name)
+    longer = before is None or now.count >= before.count
+    if longer:
+        seen[name] = now
+    if before is None or not longer or before.first != first:
+        return None
+    return TOOLS_CHANGED if before.model == model and before.tools != now.tools else None
 
 
 def _has(messages: Sequence[ChatMessage], one: ChatMessage) -> bool:

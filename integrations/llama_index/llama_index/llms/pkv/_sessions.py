@@ -56,7 +56,7 @@ def open_call(
             "workflow step, or give StatefulLLM an AgentSession"
         )
     session = _resolved(source)
-    moved = tools_notice(session, "", model_name(llm), tools)
+    moved = tools_notice(session, "", model_name(llm), messages, tools)
     return _planned(llm, session, messages, [*model_profile(llm)[1], *([moved] if moved else ())], ttl)
 
 
@@ -79,7 +79,7 @@ async def aopen_call(
     notices = [*model_profile(llm)[1], *(await workflow_notices(ctx, messages) if ctx is not None else ())]
     if not isinstance(source, ContextSession):
         session = _resolved(source)
-        moved = tools_notice(session, "", model_name(llm), tools)
+        moved = tools_notice(session, "", model_name(llm), messages, tools)
         return _planned(llm, session, messages, [*notices, *([moved] if moved else ())], ttl)
     if ctx is None:
         raise MissingSessionKeyError(
@@ -87,7 +87,7 @@ async def aopen_call(
             "or give StatefulLLM an AgentSession"
         )
     turn = await source.open(ctx)
-    moved = tools_notice(cast("object", source), f"{turn.id}/{turn.agent}", model_name(llm), tools)
+    moved = tools_notice(cast("object", source), f"{turn.id}/{turn.agent}", model_name(llm), messages, tools)
     notices += [moved] if moved else []
     return _planned(llm, turn.session, messages, source.untold(turn, notices), ttl, turn)
 
