@@ -24,9 +24,7 @@ from benchmarks._cases import Case, draw_case
 from examples.support_agent.policy import read_field
 from pkv_agents import Message
 from pkv_agents.kv import KVSegment, Placed, SegmentModel, TokenRun, compile_segment, compose, rewrite
-from pkv_agents.local import LocalModel
-from pkv_agents.local.head_lines import changed_runs
-from pkv_agents.local.skills import PREAMBLE, SEAM, find_skills
+from pkv_agents.local import SKILL_PREAMBLE, SKILL_SEAM, LocalModel, changed_runs, find_skills
 
 Place = Literal["before", "after"]
 """Where the state stands: before the policy or after it."""
@@ -75,7 +73,7 @@ class Subject:
     @cached_property
     def preamble(self) -> list[int]:
         """What stands before a skill while it is compiled."""
-        return self.template.preamble(PREAMBLE)
+        return self.template.preamble(SKILL_PREAMBLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +137,7 @@ class Pair:
         text = system_text(self.case, requests_of(self.case, self.subject.engine.profile)["stale"][0].text, self.place)
         found = find_skills(ids[: self.subject.template.head_size(ids)], [self.subject.encode(text)])[0]
         skill = compile_segment(segments, found.ids, preamble=self.subject.preamble)
-        return compose(segments, ids, [Placed(found.start, skill)], seam=SEAM).segment
+        return compose(segments, ids, [Placed(found.start, skill)], seam=SKILL_SEAM).segment
 
     def arms(self, base: KVSegment, *, keep: int) -> dict[str, Callable[[], KVSegment]]:
         """Each way to change the field, as the whole prompt that it makes."""

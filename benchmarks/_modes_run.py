@@ -14,7 +14,7 @@ from benchmarks._modes import Pair, Place, Subject, divergence, pairs
 from benchmarks._modes_long import continuation_rows, toggle_rows
 from benchmarks._modes_splice import splice_rows
 from benchmarks._stats import boot
-from pkv_agents.errors import OptionsError
+from pkv_agents import OptionsError
 
 PARTS = ("edits", "splice", "toggles", "continuations")
 KEEP = 64

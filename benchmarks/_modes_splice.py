@@ -14,7 +14,7 @@ import torch
 
 from benchmarks._modes import Pair, common, divergence, system_text
 from pkv_agents.kv import KVSegment, SegmentModel, compile_segment, splice
-from pkv_agents.local.skills import find_skills
+from pkv_agents.local import find_skills
 
 CLEAR = 1.0
 """Logits between the best and the second-best token from which a decision is no near-tie."""

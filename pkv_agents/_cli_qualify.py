@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import Any, cast
 
 SUMMARY = "find out whether a local model follows errata and edits in place, and write a report"
 
@@ -20,23 +19,10 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Does it; returns the exit code: 0 if the model follows errata, else 1."""
-    import torch
-    import transformers
-
-    from pkv_agents.errors import UnsupportedModelError
+    from pkv_agents.kv import load_folder
     from pkv_agents.local import LocalModel, qualify
 
-    if options.threads:
-        torch.set_num_threads(options.threads)
-    loaders = cast("Any", transformers)  # its loaders have no types
-    try:
-        model = loaders.AutoModelForCausalLM.from_pretrained(
-            options.model, dtype=torch.float32, local_files_only=True
-        ).eval()
-        tokenizer = loaders.AutoTokenizer.from_pretrained(options.model, local_files_only=True)
-    except (OSError, ValueError) as error:
-        first = str(error).partition("\n")[0]
-        raise UnsupportedModelError(f"no model can be loaded from {options.model}: {first}") from error
+    model, tokenizer = load_folder(options.model, threads=options.threads)
     found = qualify(LocalModel(model, tokenizer), shops=options.shops, tell=_say)
     sys.stdout.write(f"{found}\n")
     if options.report is not None:

@@ -6,7 +6,7 @@ disk.
 
 from __future__ import annotations
 
-from pkv_agents.kv._hf import HFModel, ModelFacts
+from pkv_agents.kv._hf import HFModel, ModelFacts, load_folder
 from pkv_agents.kv._memory import keep_freed_memory
 from pkv_agents.kv.compose import Placed, compiled_digest, compose, placed_origin
 from pkv_agents.kv.disk import DiskStore
@@ -64,6 +64,7 @@ __all__ = [
     "edit",
     "field_spans",
     "keep_freed_memory",
+    "load_folder",
     "placed_origin",
     "replacement",
     "rewrite",

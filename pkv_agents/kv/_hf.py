@@ -10,7 +10,7 @@ import contextlib
 import os
 import re
 from collections.abc import Generator, Sequence
-from typing import cast
+from typing import Any, cast
 
 try:
     import torch
@@ -129,6 +129,28 @@ class HFModel:
             yield
         finally:
             os.environ.pop(_FORCE_GQA, None)
+
+
+def load_folder(folder: str | os.PathLike[str], *, threads: int | None = None) -> tuple[object, object]:
+    """A causal language model and its tokenizer from a folder, in float32, in evaluation mode; for commands.
+
+    Args:
+        folder: A Hugging Face model; nothing is fetched.
+        threads: torch threads of this process; None leaves torch's own choice.
+
+    Raises:
+        UnsupportedModelError: There is none that transformers can load.
+    """
+    if threads is not None:
+        torch.set_num_threads(threads)
+    loaders = cast("Any", transformers)  # its loaders have no types
+    try:
+        model = loaders.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+        tokenizer = loaders.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError, KeyError) as error:
+        first = str(error).partition("\n")[0]
+        raise UnsupportedModelError(f"no model can be loaded from {folder}: {first}") from error
+    return model.eval(), tokenizer
 
 
 def require_supported_version() -> None:

@@ -24,9 +24,16 @@ TAG = "q7ma"
 PATH = "order.status"
 """The field that decides."""
 
-_STATUSES = ("packed", "in transit", "delivered", "lost", "on hold", "returned")
-_TOOLS = ("refund_order", "hold_order", "expedite_order", "cancel_order", "send_replacement", "escalate_case")
-_TOPICS = ("cancel", "return", "refund", "delay", "damage")
+_STATUSES: tuple[str, ...] = ("packed", "in transit", "delivered", "lost", "on hold", "returned")
+_TOOLS: tuple[str, ...] = (
+    "refund_order",
+    "hold_order",
+    "expedite_order",
+    "cancel_order",
+    "send_replacement",
+    "escalate_case",
+)
+_TOPICS: tuple[str, ...] = ("cancel", "return", "refund", "delay", "damage")
 _FILLERS = ("carrier", "depot", "shelf", "picker", "route", "box", "label", "gate", "belt", "van")
 _WORDS = ("north", "blue", "seven", "early", "plain", "heavy", "green", "late", "second", "spare")
 _OPENING = "You work for a shop. First name the field that decides and its value, then call one tool."
@@ -82,8 +89,7 @@ def draw_shop(seed: int, *, fields: int = 6) -> Shop:
         fields: How many fields its state has, the deciding one among them.
     """
     rng = random.Random(f"qualify/{seed}")
-    pools: tuple[tuple[str, ...], ...] = (_STATUSES, _TOOLS, _TOPICS)
-    statuses, tools, topics = (rng.sample(pool, 3) for pool in pools)
+    statuses, tools, topics = (rng.sample(pool, 3) for pool in (_STATUSES, _TOOLS, _TOPICS))
     number = f"K{rng.randrange(100, 1000)}"
     lines = [_OPENING]
     for topic in topics:

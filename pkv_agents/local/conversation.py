@@ -87,7 +87,7 @@ class Conversation:
         self.skills = tuple(skills)
         self.edit_mode = edit_mode
         self._way = edit_way(edit_mode)
-        self._options = options if options is not None else {}
+        self._options: OptionFields = options if options is not None else OptionFields()
         self._resumes = True
         if self._way.mode == "stale":
             raise OptionsError(
@@ -109,7 +109,8 @@ class Conversation:
         Raises:
             PkvError: Whatever planning, generating or recording raises.
         """
-        wanted: OptionFields = {**self._options, **options}
+        wanted = self._options.copy()
+        wanted.update(options)
         plan = self._plan(messages, wanted)
         wanted["session"], wanted["edit_mode"], wanted["skills"] = self.session.key, self.edit_mode, self.skills
         reply = self.model.generate(wire(plan, messages), **wanted)
