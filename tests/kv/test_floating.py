@@ -98,6 +98,21 @@ def test_thirty_turns_with_three_edits_do_not_drift() -> None:
     assert first / 3 < last < 1.1 * first
 
 
+def test_after_thirty_turns_and_three_edits_it_is_as_if_it_began_here() -> None:
+    """Nothing drifts: a memory that is new, on a clean prefill of the transcript, answers with the same numbers."""
+    memory, model = new_memory(), engine()
+    for number in range(30):
+        if number in (8, 16, 24):
+            memory.put("facts", [*FACTS[:4], 20 + number, *FACTS[5:]])
+        turn(memory, number)
+    again = FloatingMemory(model, model.prefill(memory.transcript.ids.tolist()).segment, preamble=PREAMBLE)
+    for name, part in memory.parts.items():
+        again.put(name, part.ids.tolist())
+    old, new = memory.ask([7, 8]), again.ask([7, 8])
+    assert old.segment.ids.tolist() == new.segment.ids.tolist() and old.logits is not None and new.logits is not None
+    torch.testing.assert_close(old.logits, new.logits, atol=2e-4, rtol=1e-4)
+
+
 def test_what_was_computed_behind_a_memory_would_hold_it() -> None:
     """The mutation: a transcript cut out of the turn, instead of one that is forwarded again."""
     memory, model = new_memory(), engine()
