@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import importlib.util
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +46,7 @@ def _free_port() -> int:
 
 
 @contextmanager
-def served() -> Iterator[str]:
+def served() -> Generator[str]:
     """The server's address; skips the test where there is no server or no model for it."""
     xllamacpp: Any = pytest.importorskip("xllamacpp")
     file = gguf()

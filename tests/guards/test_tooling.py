@@ -23,6 +23,7 @@ NOT_IMPORTED = {
     ("pkv-agents", "pyyaml"): "imported as yaml",
     ("pkv-agents", "redis"): "the user makes the client; the store asks for a Protocol",
     ("llama-index-llms-pkv", "llama-index-core"): "imported as llama_index.core",
+    ("llama-index-llms-pkv", "llama-index-workflows"): "imported as workflows",
 }
 """Declared by one of ours, imported nowhere in it."""
 
