@@ -128,7 +128,8 @@ def _frames(messages: Sequence[Message]) -> list[str]:
             for message in messages
         ]
     except AttributeError:
-        stranger = next((message for message in messages if not isinstance(message, Message)), None)
+        untyped = cast("Sequence[object]", messages)
+        stranger = next((message for message in untyped if not isinstance(message, Message)), None)
         raise MessageError(
             f"messages holds a {type(stranger).__name__}; planning takes pkv_agents.Message "
             "(for LangChain's messages: langchain_pkv.to_core(messages))"

