@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from typing import Protocol, cast
 
+from pkv_agents.local._answers import Answer, Stretch
 from pkv_agents.local.rendering import TokenizerTemplate
 from pkv_agents.local.turns import Turn, to_turns
 from pkv_agents.local.verdict import TemplateVerdict
@@ -80,16 +81,6 @@ class Rendered:
     behind: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    start: int
-    """Characters between the head and the answer."""
-    digest: bytes
-    """Of these characters."""
-    text: str
-    ids: tuple[int, ...]
-
-
 class ChatTemplate:
     """A tokenizer's chat template, probed and made safe.
 
@@ -109,7 +100,7 @@ class ChatTemplate:
         strings = sorted(self._control, key=len, reverse=True)
         self._pattern = re.compile("(" + "|".join(map(re.escape, strings)) + ")") if strings else re.compile(r"(?!)")
         self._control_ids = frozenset(token for token, _ in self._control.values())
-        self._answers: OrderedDict[bytes, tuple[_Answer, ...]] = OrderedDict()
+        self._answers: OrderedDict[bytes, tuple[Answer, ...]] = OrderedDict()
         self._lock = threading.Lock()
         self._piece = lru_cache(maxsize=_PIECES)(self._encode_piece)
 
@@ -171,8 +162,9 @@ class ChatTemplate:
             ids: The generated ids, without the token that ended the turn.
             answer: The assistant's text as a later request will carry it.
         """
-        start = self._head_end(asked.text)
-        record = _Answer(len(asked.text) - start, _digest(asked.text[start:]), self.neutralise(answer), tuple(ids))
+        head = self._head_end(asked.text)
+        behind = Stretch.of(asked.text[head:]) if head else None
+        record = Answer(Stretch.of(asked.text), behind, self.neutralise(answer), tuple(ids))
         with self._lock:
             for key in {asked.asked, asked.behind}:
                 others = tuple(a for a in self._answers.pop(key, ()) if a.text != record.text)
@@ -235,7 +227,7 @@ class ChatTemplate:
 
         What was asked is the same with the same head, or else with another: ids stay the truth when a head changes.
         """
-        answers: list[_Answer] = []
+        answers: list[Answer] = []
         with self._lock:
             for key in keys:
                 if key in self._answers:
@@ -243,8 +235,8 @@ class ChatTemplate:
                     answers += self._answers[key]
         end_mark, head = self.verdict.turn_end.strip(), self._head_end(text)
         for answer in answers:
-            start, body = head + answer.start, answer.text.strip()
-            if answer.text != content or start < position or _digest(text[head:start]) != answer.digest:
+            start, body = answer.start_in(text, head), answer.text.strip()
+            if answer.text != content or start is None or start < position:
                 continue
             rest = text[start:]
             begin = len(rest) - len(rest.lstrip())
@@ -280,7 +272,3 @@ def _chain(turns: Sequence[Turn]) -> list[bytes]:
         digest.update(content)
         chain.append(digest.copy().digest())
     return chain
-
-
-def _digest(text: str) -> bytes:
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
