@@ -95,9 +95,9 @@ def embedded_tokenizer(embedded_model: Path) -> Any:
     return cast("Any", AutoTokenizer).from_pretrained(embedded_model)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def llamacpp_address() -> Generator[str]:
-    """A llama.cpp server of this process with the embedded model; one for all frameworks' tests."""
+    """A llama.cpp server of this process with the embedded model; a new one for each test, with nothing in its cache."""
     from tests.llamacpp import served
 
     with served() as address:
