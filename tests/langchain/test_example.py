@@ -9,10 +9,15 @@ import pytest
 
 from examples import wrap_existing_agent
 
+EXAMPLE = Path(wrap_existing_agent.__file__)
+
 
 def test_five_lines_at_most_changed() -> None:
-    lines = Path(wrap_existing_agent.__file__).read_text(encoding="utf-8").splitlines()
-    assert 0 < len([line for line in lines if re.search(r"  # \+", line)]) <= 5
+    changed = [line for line in EXAMPLE.read_text(encoding="utf-8").splitlines() if re.search(r"  # \+", line)]
+    assert 0 < len(changed) <= 5
+    readme = (EXAMPLE.parents[1] / "README.md").read_text(encoding="utf-8")
+    shown = readme.partition("```diff\n")[2].partition("```")[0].splitlines()
+    assert [line[1:] for line in shown if line.startswith("+")] == [line.partition("  # +")[0] for line in changed]
 
 
 def test_two_customers_at_once(capsys: pytest.CaptureFixture[str]) -> None:
