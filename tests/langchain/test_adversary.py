@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import wrap_model_call
+from langchain.chat_models import init_chat_model
 from langchain.tools import tool
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessageChunk, HumanMessage, SystemMessage
@@ -17,7 +18,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_pkv import StateMiddleware, with_state
 from langchain_pkv._profiles import model_profile
-from pkv_agents import AgentSession, Notice
+from pkv_agents import AgentSession, Notice, SessionError
 from tests.langchain.providers import anthropic_model, openai_model, wire_prefix
 from tests.langchain.support import TAG, Scripted, Shop, a_shop, call
 
@@ -124,3 +125,18 @@ def test_what_is_no_text_and_is_changed_behind_ours_is_reported_like_text(behind
     moved = sum(later[: len(earlier)] != earlier for earlier, later in itertools.pairwise(sent))
     assert moved == 1 and len(notices) == 1
     assert notices[0].code in ("history_rewritten", "history_edited")
+
+
+def test_what_only_behaves_like_a_chat_model_is_refused_by_name() -> None:
+    """LangChain itself takes these, so the first thing that one sees must not come from inside our code."""
+    any_model: Any = init_chat_model("gpt-4.1", model_provider="openai", configurable_fields=("model",), api_key="k")
+    for model in (any_model, Scripted().bind(temperature=0.5)):
+        agent = create_agent(model, [look], middleware=[StateMiddleware(Shop)])
+        with pytest.raises(SessionError, match=type(model).__name__):
+            agent.invoke({"messages": [HumanMessage("hi")], "pkv_state": a_shop()})
+
+
+def test_a_model_is_wrapped_once() -> None:
+    session = AgentSession(a_shop(), key="k")
+    with pytest.raises(SessionError, match="already"):
+        with_state(with_state(Scripted(), session), session)
