@@ -11,8 +11,8 @@ from langchain.agents.middleware import wrap_model_call
 from langchain.chat_models import init_chat_model
 from langchain.tools import tool
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessageChunk, HumanMessage, SystemMessage
-from langchain_core.outputs import ChatGenerationChunk
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -140,3 +140,19 @@ def test_a_model_is_wrapped_once() -> None:
     session = AgentSession(a_shop(), key="k")
     with pytest.raises(SessionError, match="already"):
         with_state(with_state(Scripted(), session), session)
+
+
+def test_what_a_test_or_a_tracer_puts_into_a_models_class_counts_while_it_is_there() -> None:
+    agent = create_agent(Scripted(), [], middleware=[StateMiddleware(Shop)])
+
+    def answer() -> str:
+        return agent.invoke({"messages": [HumanMessage("hi")], "pkv_state": a_shop()})["messages"][-1].text
+
+    def patched(self: Any, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("patched"))])
+
+    found = [answer()]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Scripted, "_generate", patched)
+        found.append(answer())
+    assert [*found, answer()] == ["ok", "patched", "ok"]
