@@ -156,3 +156,14 @@ def test_what_a_test_or_a_tracer_puts_into_a_models_class_counts_while_it_is_the
         patch.setattr(Scripted, "_generate", patched)
         found.append(answer())
     assert [*found, answer()] == ["ok", "patched", "ok"]
+
+
+def test_two_of_ours_in_one_agent_are_refused() -> None:
+    """LangChain refuses two of one class itself; a subclass got as far as an error of LangGraph's about the ledger."""
+
+    class Another(StateMiddleware):
+        pass
+
+    agent = create_agent(Scripted(), [], middleware=[StateMiddleware(Shop), Another(Shop)])
+    with pytest.raises(SessionError, match="two StateMiddlewares"):
+        agent.invoke({"messages": [HumanMessage("hi")], "pkv_state": a_shop()})
