@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_pkv import StateMiddleware, SummaryMiddleware, TrimMiddleware
+from langchain_pkv import StateMiddleware, SummaryMiddleware, TrimMiddleware, read_ledger
 from langchain_pkv._cuts import Cut, cut_at
 from pkv_agents import Notice, OptionsError
 from tests.langchain.providers import (
@@ -128,6 +128,9 @@ async def test_a_summary_is_asked_for_behind_the_same_request(name: str, asynchr
     assert "summarised" in thread.notices[0].message
     kept = thread.agent.get_state(CONFIG).values["messages"]
     assert len(kept) == 12 and "They talked." not in texts(kept)
+    record = read_ledger(thread.agent.get_state(CONFIG).values)
+    assert record is not None and record.calls == 7, "the summary's call is counted too"
+    assert record.usage.cache_read == 7 * 90
 
 
 @pytest.mark.parametrize(

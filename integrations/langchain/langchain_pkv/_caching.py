@@ -27,6 +27,7 @@ from pkv_agents import (
 
 _ON_REQUEST = "cache_control"
 _OPTIONS = "prompt_cache_options"
+MARKERS = ("cache_control", "cachePoint", "prompt_cache_breakpoint")
 
 BESIDE_OURS = Notice(
     code="markers_beside",
@@ -187,12 +188,11 @@ def _tool_spec(tool: Mapping[str, Any]) -> ToolSpec:
 
 def bare(tools: object) -> list[object]:
     """Bound tools without cache markers."""
-    markers = ("cache_control", "cachePoint")
     made: list[object] = []
     for tool in cast("Sequence[object]", tools) if isinstance(tools, list) else ():
         if isinstance(tool, Mapping):
             record = cast("Mapping[str, object]", tool)
-            made.append({key: value for key, value in record.items() if key not in markers})
+            made.append({key: value for key, value in record.items() if key not in MARKERS})
         else:
             made.append(tool)
     return made

@@ -109,3 +109,23 @@ def rebase_update(values: Mapping[str, Any], reason: str = "requested") -> dict[
     """
     record = read_ledger(values)
     return {} if record is None else {LEDGER_CHANNEL: pack(replace(record, rebase=reason))}
+
+
+def call_update(values: Mapping[str, Any], usage: Usage | None) -> dict[str, Any]:
+    """Count a model call of which nothing else is recorded.
+
+    Args:
+        values: The state of the thread.
+        usage: What the provider reported.
+
+    Returns:
+        An update of the thread's state; an empty one for a thread without a model call.
+
+    Raises:
+        LedgerError: If the ledger cannot be read.
+    """
+    record = read_ledger(values)
+    if record is None:
+        return {}
+    total = record.usage + usage if usage else record.usage
+    return {LEDGER_CHANNEL: pack(replace(record, usage=total, calls=record.calls + 1))}

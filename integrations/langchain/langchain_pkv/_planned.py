@@ -8,17 +8,22 @@ reported like any other.
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import cast
+from typing import Any, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
+from langchain_pkv._caching import MARKERS
 from langchain_pkv._ledger import LedgerRecord
 from langchain_pkv._messages import head, head_text, join_instructions, placed, to_core
 from pkv_agents import Message, Profile, RebasePolicy, TrackedState, TurnPlan, plan
+
+# LangChain writes older forms of these anew on the way to the model, so only that there is one can be compared.
+_REWRITTEN = ("audio", "file", "image", "input_audio")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +142,28 @@ class Planned:
 
 def _looks(message: BaseMessage) -> object:
     """What tells whether a message is the one that was planned; a marker on one of its blocks does not count."""
+    shown = message.type, message.text, _blocks(message)
     if isinstance(message, AIMessage):
-        return message.type, message.text, tuple(call["id"] for call in message.tool_calls)
-    return message.type, message.text, message.tool_call_id if isinstance(message, ToolMessage) else None
+        return *shown, tuple((call["id"], call["name"], _written(call["args"])) for call in message.tool_calls)
+    return *shown, message.tool_call_id if isinstance(message, ToolMessage) else None
+
+
+def _blocks(message: BaseMessage) -> tuple[str, ...]:
+    """The content's blocks that are no text, without markers."""
+    content = cast("str | list[str | dict[str, Any]]", message.content)  # pyright: ignore[reportUnknownMemberType]
+    blocks = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    found: list[str] = []
+    for block in blocks:
+        kind = block.get("type")
+        if kind in _REWRITTEN:
+            found.append("file")
+        elif kind != "text" and (plain := {key: part for key, part in block.items() if key not in MARKERS}):
+            found.append(_written(plain))
+    return tuple(found)
+
+
+def _written(data: object) -> str:
+    try:
+        return json.dumps(data, sort_keys=True, default=str)
+    except (RecursionError, TypeError, ValueError):  # too deep, or with keys of several kinds
+        return "?"

@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 
 from langchain_core.language_models import BaseChatModel
 
-from pkv_agents import Notice, Profile, TurnPlan, profile_for, refuses_system
+from langchain_pkv._outgoing import has_last_step
+from pkv_agents import Notice, Profile, SessionError, TurnPlan, profile_for, refuses_system
 
 # Who answers at an address that a model of LangChain's OpenAI class was given.
 _HOSTS = {
@@ -20,6 +21,24 @@ _HOSTS = {
     "googleapis.com": "gemini",
 }
 _OPENAI_CLASS = ("openai", "azure")
+
+
+def check_model(model: object) -> None:
+    """Refuse what only behaves like a chat model, where the last step cannot be put before it; and a second last step.
+
+    Raises:
+        SessionError: It is no `BaseChatModel`, or another `StateMiddleware` has planned this request.
+    """
+    if not isinstance(model, BaseChatModel):
+        raise SessionError(
+            f"StateMiddleware takes a chat model, not a {type(model).__name__} as .bind, .with_retry or "
+            "init_chat_model(configurable_fields=...) return it: give its settings to the model itself, or choose one "
+            "for each call in wrap_model_call by request.override(model=...)"
+        )
+    if has_last_step(model):
+        raise SessionError(
+            "two StateMiddlewares in one agent would share one ledger: list one, with one schema for both"
+        )
 
 
 def model_profile(model: BaseChatModel) -> tuple[Profile, tuple[Notice, ...]]:

@@ -21,7 +21,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.types import Command
 
 from langchain_pkv._cuts import Count, Cut, cut_at, estimated
-from langchain_pkv._ledger import rebase_update
+from langchain_pkv._ledger import call_update, rebase_update
+from langchain_pkv._usage import usage_of
 from pkv_agents import LedgerError, Notice, OptionsError, PkvError
 
 CHANNEL = "pkv_cut"
@@ -82,6 +83,15 @@ class _Compaction(AgentMiddleware[Any, Any, Any]):
 
 def _with_cut(response: Response, cut: Cut) -> ExtendedModelResponse[Any]:
     return ExtendedModelResponse(model_response=response, command=Command(update={CHANNEL: cut.to_dict()}))
+
+
+def _counted(request: Request, asked: Response) -> Request:
+    """The request with one more call in the thread's ledger: of two calls in one step the graph keeps the last's."""
+    state = cast("dict[str, Any]", request.state)
+    try:
+        return request.override(state=cast("Any", {**state, **call_update(state, usage_of(asked.result))}))
+    except LedgerError:  # see above
+        return request
 
 
 class TrimMiddleware(_Compaction):
@@ -163,9 +173,12 @@ class SummaryMiddleware(_Compaction):
         if first is None:
             return handler(view)
         try:
-            summary = self._summary_in(handler(self._asking(view)))
+            asked = handler(self._asking(view))
         except Exception as error:  # noqa: BLE001  # whatever a provider's client raises: the turn must go on
-            summary = self._failed(error)
+            self._failed(error)
+            return handler(view)
+        summary = self._summary_in(asked)
+        request, view = _counted(request, asked), _counted(view, asked)
         if not summary:
             return handler(view)
         cut = Cut(first, summary)
@@ -180,9 +193,12 @@ class SummaryMiddleware(_Compaction):
         if first is None:
             return await handler(view)
         try:
-            summary = self._summary_in(await handler(self._asking(view)))
+            asked = await handler(self._asking(view))
         except Exception as error:  # noqa: BLE001  # whatever a provider's client raises: the turn must go on
-            summary = self._failed(error)
+            self._failed(error)
+            return await handler(view)
+        summary = self._summary_in(asked)
+        request, view = _counted(request, asked), _counted(view, asked)
         if not summary:
             return await handler(view)
         cut = Cut(first, summary)
@@ -201,11 +217,10 @@ class SummaryMiddleware(_Compaction):
             self._report("the model called a tool, or said nothing")
         return summary
 
-    def _failed(self, error: Exception) -> str:
+    def _failed(self, error: Exception) -> None:
         if isinstance(error, PkvError):
             raise error
         self._report(f"the call raised {type(error).__name__}")
-        return ""
 
     def _report(self, message: str) -> None:
         notice = Notice(

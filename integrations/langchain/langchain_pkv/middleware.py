@@ -28,7 +28,7 @@ from langchain_pkv._ledger import LEDGER_CHANNEL, STATE_CHANNEL, LedgerRecord, p
 from langchain_pkv._messages import to_core
 from langchain_pkv._outgoing import with_last_step
 from langchain_pkv._planned import Setting
-from langchain_pkv._profiles import model_name, model_profile, refuses_late_system
+from langchain_pkv._profiles import check_model, model_name, model_profile, refuses_late_system
 from langchain_pkv._sent import NOT_SENT, SentMessages, was_sent, watched
 from langchain_pkv._state import graph_state, read_state
 from langchain_pkv._switches import answer_if_off, checked_switch
@@ -178,6 +178,7 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
     def _prepare(self, request: ModelRequest[Any], refused_by: str | None = None) -> Turn:
         if isinstance(request.model, StatefulChatModel):
             raise SessionError("the agent's model is wrapped by with_state already: use StateMiddleware or with_state")
+        check_model(request.model)
         values = cast("Mapping[str, Any]", request.state)
         record = self._record(values)
         if refused_by is not None:

@@ -61,13 +61,15 @@ def with_state(
         and before its baseline.
 
     Raises:
-        SessionError: If `session` is neither.
+        SessionError: If `session` is neither, or the model is no chat model, or one that is wrapped already.
     """
     if not isinstance(model, BaseChatModel):  # pyright: ignore[reportUnnecessaryIsInstance] (untyped callers)
         raise SessionError(
             f"with_state wraps a chat model, not a {type(model).__name__}: wrap first and bind afterwards, "
             "with_state(model, session).bind_tools(tools); for a name use init_chat_model(...)"
         )
+    if isinstance(model, StatefulChatModel):
+        raise SessionError("the model is wrapped by with_state already, and would tell the state twice: wrap it once")
     if not isinstance(session, AgentSession) and not callable(session):
         raise SessionError(f"session: an AgentSession or a callable that returns one, not {type(session).__name__}")
     same = (
