@@ -21,6 +21,7 @@ from typing import Any, Generic, TypedDict, TypeVar, Unpack, cast
 from llama_index.core.workflow import Context
 
 from llama_index.llms.pkv._call_order import patched
+from llama_index.llms.pkv._lately import Lately
 from llama_index.llms.pkv._shared import claim_memory
 from llama_index.llms.pkv._store import (
     SESSION_KEY,
@@ -98,7 +99,7 @@ class ContextSession(Generic[StateT]):
         self._read = state
         self._initial = initial
         self.options: SessionOptions = options
-        self._told: set[tuple[str, str, str]] = set()
+        self._told: Lately[set[tuple[str, str]]] = Lately(set)
 
     async def get(self, ctx: Context[Any]) -> StateT:
         """The state of a context, as a fresh instance: to change it use `set` or `update`.
@@ -189,8 +190,9 @@ class ContextSession(Generic[StateT]):
 
     def untold(self, turn: ContextTurn, notices: Sequence[Notice]) -> list[Notice]:
         """Those of some notices that were not reported for this context yet."""
-        fresh = [notice for notice in notices if (turn.id, notice.code, notice.path) not in self._told]
-        self._told.update((turn.id, notice.code, notice.path) for notice in fresh)
+        told = self._told.of(turn.id)
+        fresh = [notice for notice in notices if (notice.code, notice.path) not in told]
+        told.update((notice.code, notice.path) for notice in fresh)
         return fresh
 
     def _state(self, data: object) -> StateT:
