@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
+
+from pkv_agents import Notice, SessionReport, TurnRecord
 
 ValueT = TypeVar("ValueT")
 
 MAX_CONTEXTS = 1000
 """How many are remembered."""
+MAX_TURNS = 100
+"""How many turns of each."""
 
 
 class Lately(Generic[ValueT]):
@@ -32,4 +38,26 @@ class Lately(Generic[ValueT]):
         return value
 
 
-__all__ = ["MAX_CONTEXTS", "Lately"]
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """The latest turns of one agent in a context, and the notices that they led to.
+
+    Attributes:
+        turns: As their sessions reported them.
+        notices: Each once, in their order.
+    """
+
+    turns: deque[TurnRecord] = field(default_factory=lambda: deque[TurnRecord](maxlen=MAX_TURNS))
+    notices: dict[Notice, None] = field(default_factory=dict[Notice, None])
+
+    def note(self, report: SessionReport) -> None:
+        """A call's session reports."""
+        self.turns.extend(report.turns)
+        self.notices.update(dict.fromkeys(report.notices))
+
+    def on(self, report: SessionReport) -> SessionReport:
+        """The report of the totals, with the turns."""
+        return replace(report, turns=tuple(self.turns), notices=tuple(self.notices))
+
+
+__all__ = ["MAX_CONTEXTS", "Lately", "Turns"]
