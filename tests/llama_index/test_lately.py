@@ -8,6 +8,7 @@ import pytest
 
 from llama_index.llms.pkv import _lately, _prefix
 from llama_index.llms.pkv._lately import Lately
+from pkv_agents import SessionError, StrictNoticeError
 from tests.llama_index.agents import a_context, an_agent, cancelling, the_session
 from tests.llama_index.providers import call
 
@@ -44,3 +45,23 @@ async def test_a_contexts_report_shows_its_turns() -> None:
     assert report.turns[1].changed == ("orders[K417].status",)
     assert "in the latest 0" not in str(report)
     assert "below_minimum" in [notice.code for notice in report.notices]
+
+
+async def test_a_report_of_an_agent_that_did_not_answer() -> None:
+    session = the_session()
+    agent, _ = an_agent([], session)
+    ctx = await a_context(agent)
+    assert (await session.report(ctx, "later")).total_turns == 0
+    await agent.run("a", ctx=ctx)
+    with pytest.raises(SessionError, match="there are those of ''"):
+        await session.report(ctx, "other")
+
+
+async def test_a_strict_session_raises_each_time() -> None:
+    session = the_session(strict=True)
+    agent, provider = an_agent([], session, initial_state={"mode": "plan"})
+    ctx = await a_context(agent)
+    for _ in range(2):
+        with pytest.raises(StrictNoticeError, match="initial_state"):
+            await agent.run("a", ctx=ctx)
+    assert provider.bodies == []

@@ -167,8 +167,14 @@ class ContextSession(Generic[StateT]):
         Args:
             ctx: The workflow's context.
             agent: Which agent of an `AgentWorkflow`, by name.
+
+        Raises:
+            SessionError: Other agents have answered in this context, and this one has not.
         """
         saved = await saved_in(ctx.store)
+        if saved["ledgers"] and agent not in saved["ledgers"]:
+            names = ", ".join(repr(name) for name in sorted(saved["ledgers"]))
+            raise SessionError(f"agent: no answer of this one is recorded in this context; there are those of {names}")
         held = HeldRecord(record_of(saved, agent))
         totals = AgentSession(TrackedState(), key=saved["id"], store=held, **self.options).report()
         return self._turns.of(f"{saved['id']}/{agent}").on(totals)
@@ -192,7 +198,9 @@ class ContextSession(Generic[StateT]):
         return ContextTurn(store, saved["id"], agent, held, session, turns.note)
 
     def untold(self, turn: ContextTurn, notices: Sequence[Notice]) -> list[Notice]:
-        """Those of some notices that were not reported for this context yet."""
+        """Those of some notices that were not reported for this context yet; a strict session raises each time."""
+        if self.options.get("strict"):
+            return list(notices)
         told = self._told.of(turn.id)
         fresh = [notice for notice in notices if (notice.code, notice.path) not in told]
         told.update((notice.code, notice.path) for notice in fresh)
