@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, aclosing, closing, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -104,6 +105,16 @@ class StreamReader:
         """A chunk passes."""
         self.last = chunk
         self.usage = merge_stream_usage([_account(chunk)], so_far=self.usage)
+
+
+def closed(stream: Any) -> AbstractContextManager[Any]:
+    """Around reading a stream: given up, it is closed at once. A model of one's own may return a bare iterator."""
+    return closing(stream) if hasattr(stream, "close") else nullcontext()
+
+
+def aclosed(stream: Any) -> AbstractAsyncContextManager[Any]:
+    """The same for an asynchronous stream."""
+    return aclosing(stream) if hasattr(stream, "aclose") else nullcontext()
 
 
 def usage_of(answer: ChatResponse) -> Usage:

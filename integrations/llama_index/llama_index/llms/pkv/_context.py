@@ -21,6 +21,7 @@ from typing import Any, Generic, TypedDict, TypeVar, Unpack, cast
 from llama_index.core.workflow import Context
 
 from llama_index.llms.pkv._call_order import patched
+from llama_index.llms.pkv._lately import Lately, Turns
 from llama_index.llms.pkv._shared import claim_memory
 from llama_index.llms.pkv._store import (
     SESSION_KEY,
@@ -98,7 +99,8 @@ class ContextSession(Generic[StateT]):
         self._read = state
         self._initial = initial
         self.options: SessionOptions = options
-        self._told: set[tuple[str, str, str]] = set()
+        self._told: Lately[set[tuple[str, str]]] = Lately(set)
+        self._turns: Lately[Turns] = Lately(Turns)
 
     async def get(self, ctx: Context[Any]) -> StateT:
         """The state of a context, as a fresh instance: to change it use `set` or `update`.
@@ -160,15 +162,22 @@ class ContextSession(Generic[StateT]):
             await put(ctx.store, SESSION_KEY, {**saved, "rebase": rebases})
 
     async def report(self, ctx: Context[Any], agent: str = "") -> SessionReport:
-        """The totals of a context: turns, usage, cost.
+        """The totals of a context, and the latest turns of this process with the notices that they led to.
 
         Args:
             ctx: The workflow's context.
             agent: Which agent of an `AgentWorkflow`, by name.
+
+        Raises:
+            SessionError: Other agents have answered in this context, and this one has not.
         """
         saved = await saved_in(ctx.store)
+        if saved["ledgers"] and agent not in saved["ledgers"]:
+            names = ", ".join(repr(name) for name in sorted(saved["ledgers"]))
+            raise SessionError(f"agent: no answer of this one is recorded in this context; there are those of {names}")
         held = HeldRecord(record_of(saved, agent))
-        return AgentSession(TrackedState(), key=saved["id"], store=held, **self.options).report()
+        totals = AgentSession(TrackedState(), key=saved["id"], store=held, **self.options).report()
+        return self._turns.of(f"{saved['id']}/{agent}").on(totals)
 
     async def open(self, ctx: Context[Any]) -> ContextTurn:
         """The session of a context, for one model call.
@@ -185,12 +194,16 @@ class ContextSession(Generic[StateT]):
         session = AgentSession(await self.get(ctx), key=saved["id"], store=held, **self.options)
         if reason := saved.get("rebase", {}).get(agent):
             session.rebase(reason)
-        return ContextTurn(store, saved["id"], agent, held, session)
+        turns = self._turns.of(f"{saved['id']}/{agent}")
+        return ContextTurn(store, saved["id"], agent, held, session, turns.note)
 
     def untold(self, turn: ContextTurn, notices: Sequence[Notice]) -> list[Notice]:
-        """Those of some notices that were not reported for this context yet."""
-        fresh = [notice for notice in notices if (turn.id, notice.code, notice.path) not in self._told]
-        self._told.update((turn.id, notice.code, notice.path) for notice in fresh)
+        """Those of some notices that were not reported for this context yet; a strict session raises each time."""
+        if self.options.get("strict"):
+            return list(notices)
+        told = self._told.of(turn.id)
+        fresh = [notice for notice in notices if (notice.code, notice.path) not in told]
+        told.update((notice.code, notice.path) for notice in fresh)
         return fresh
 
     def _state(self, data: object) -> StateT:

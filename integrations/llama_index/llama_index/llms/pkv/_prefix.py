@@ -13,6 +13,7 @@ from llama_index.core.memory import BaseMemory, Memory
 from llama_index.core.workflow import Context
 from llama_index.core.workflow.errors import WorkflowRuntimeError  # pyright: ignore[reportPrivateImportUsage]
 
+from llama_index.llms.pkv._lately import Lately
 from llama_index.llms.pkv.memory import StateMemory
 from pkv_agents import Notice
 
@@ -57,7 +58,7 @@ class _Seen:
     count: int
 
 
-_tools: WeakKeyDictionary[Any, dict[str, _Seen]] = WeakKeyDictionary()
+_tools: WeakKeyDictionary[Any, Lately[list[_Seen]]] = WeakKeyDictionary()
 
 
 def tools_notice(owner: object, name: str, model: str, messages: Sequence[ChatMessage], tools: object) -> Notice | None:
@@ -77,11 +78,11 @@ def tools_notice(owner: object, name: str, model: str, messages: Sequence[ChatMe
         return None
     first = next((message.model_copy() for message in messages if message.role != MessageRole.SYSTEM), None)
     now = _Seen(model, json.dumps(tools, default=repr), first, len(messages))
-    seen = _tools.setdefault(owner, {})
-    before = seen.get(name)
+    seen = _tools.setdefault(owner, Lately(list)).of(name)
+    before = seen[0] if seen else None
     longer = before is None or now.count >= before.count
     if longer:
-        seen[name] = now
+        seen[:] = [now]
     if before is None or not longer or before.first != first:
         return None
     return TOOLS_CHANGED if before.model == model and before.tools != now.tools else None

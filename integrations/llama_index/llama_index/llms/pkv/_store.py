@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
-from pkv_agents import AgentSession, ConflictError, SessionError, StoredSession
+from pkv_agents import AgentSession, ConflictError, SessionError, SessionReport, StoredSession
 
 STATE_KEY = "pkv_state"
 SESSION_KEY = "pkv_session"
@@ -27,6 +27,7 @@ class ContextTurn:
         agent: Whose ledger it is.
         held: That ledger's record, between loading and saving.
         session: The session over it.
+        note: Told the session's report after the call was recorded: the session ends with the call.
     """
 
     store: Any
@@ -34,6 +35,7 @@ class ContextTurn:
     agent: str
     held: HeldRecord
     session: AgentSession[Any]
+    note: Callable[[SessionReport], None]
 
     @asynccontextmanager
     async def saving(self) -> AsyncGenerator[None]:
@@ -47,6 +49,7 @@ class ContextTurn:
                 rebases = {name: why for name, why in saved.get("rebase", {}).items() if name != self.agent}
                 ledgers = {**saved["ledgers"], self.agent: data}
                 await put(self.store, SESSION_KEY, {**saved, "ledgers": ledgers, "rebase": rebases})
+        self.note(self.session.report())
 
 
 class HeldRecord:

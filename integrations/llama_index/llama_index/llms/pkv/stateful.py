@@ -13,7 +13,6 @@ The methods carry no callback decorators: the inner model's do, so each event fi
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
-from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any
 
 from llama_index.core.base.llms.generic_utils import (
@@ -35,7 +34,7 @@ from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import LLM, ToolSelection
 from pydantic import PrivateAttr
 
-from llama_index.llms.pkv._calls import ModelCall, PlannedCall, StreamReader, usage_of
+from llama_index.llms.pkv._calls import ModelCall, PlannedCall, StreamReader, aclosed, closed, usage_of
 from llama_index.llms.pkv._completions import as_chat, as_prompt, as_question
 from llama_index.llms.pkv._sessions import SessionSource, aopen_call, check_source, note_order, open_call
 from llama_index.llms.pkv._versions import check_versions
@@ -168,7 +167,7 @@ class StatefulLLM(FunctionCallingLLM):
             call = call.in_the_other_form()
             stream = self._inner.stream_chat(call.sent, **kwargs)
             chunk = next(stream, None)
-        with closing(stream):
+        with closed(stream):
             while chunk is not None:
                 reader.read(chunk)
                 yield chunk
@@ -186,7 +185,7 @@ class StatefulLLM(FunctionCallingLLM):
             call = call.in_the_other_form()
             stream = await self._inner.astream_chat(call.sent, **kwargs)
             chunk = await anext(stream, None)
-        async with aclosing(stream):
+        async with aclosed(stream):
             while chunk is not None:
                 reader.read(chunk)
                 yield chunk
@@ -232,18 +231,20 @@ class StatefulLLM(FunctionCallingLLM):
 
     def _completed(self, call: PlannedCall, stream: CompletionResponseGen) -> CompletionResponseGen:
         reader = StreamReader()
-        for chunk in stream:
-            reader.read(as_chat(chunk))
-            yield chunk
+        with closed(stream):
+            for chunk in stream:
+                reader.read(as_chat(chunk))
+                yield chunk
         self._tell(call.succeeded(reader.last, reader.usage))
 
     async def _acompleted(
         self, call: PlannedCall, stream: CompletionResponseAsyncGen
     ) -> AsyncGenerator[CompletionResponse, None]:
         reader = StreamReader()
-        async for chunk in stream:
-            reader.read(as_chat(chunk))
-            yield chunk
+        async with aclosed(stream):
+            async for chunk in stream:
+                reader.read(as_chat(chunk))
+                yield chunk
         self._tell(await call.asucceeded(reader.last, reader.usage))
 
     # What LlamaIndex asks a model about tools is the inner model's answer.
