@@ -173,7 +173,7 @@ def rewritten(epoch: Epoch, request: Request, lost: int) -> Notice:
         HISTORY_REWRITTEN,
         path=f"messages[{request.leading}]",
         cost=_reread(epoch, request.history.messages),
-        mend="trim seldom and by much, not a little every turn",
+        mend="trim seldom and by much, not a little every turn; leave in what was sent, reminders too",
         message=f"the front of the history was trimmed or edited and {lost} errata are gone; a new epoch begins",
     )
 
@@ -203,7 +203,7 @@ def history(place: Place, request: Request) -> list[Notice]:
             SLIDING,
             path=f"messages[{request.leading}]",
             cost=f"on every move of the window, {cost}",
-            mend="trim seldom and by much, not a little every turn",
+            mend="trim seldom and by much, not a little every turn; leave in what was sent, reminders too",
             message="the front of the history moves again and again; current values are told at the tail",
         )
     ]

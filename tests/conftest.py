@@ -97,7 +97,7 @@ def embedded_tokenizer(embedded_model: Path) -> Any:
 
 @pytest.fixture
 def llamacpp_address() -> Generator[str]:
-    """A llama.cpp server of this process with the embedded model; a new one for each test, with nothing in its cache."""
+    """A llama.cpp server of this process with the embedded model; each test has its own, with an empty cache."""
     from tests.llamacpp import served
 
     with served() as address:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -39,6 +39,19 @@ def check_model(model: object) -> None:
         raise SessionError(
             "two StateMiddlewares in one agent would share one ledger: list one, with one schema for both"
         )
+
+
+def check_tools(error: Exception, model: BaseChatModel, tools: Sequence[object]) -> None:
+    """Say in words what LangChain raises without any where a model takes no tools.
+
+    Raises:
+        SessionError: The call failed for that.
+    """
+    if isinstance(error, NotImplementedError) and tools and not error.args:
+        raise SessionError(
+            f"{type(model).__name__} takes no tools, and the agent has {len(tools)}: choose a model that takes them, "
+            "or make the agent without tools"
+        ) from error
 
 
 def model_profile(model: BaseChatModel) -> tuple[Profile, tuple[Notice, ...]]:

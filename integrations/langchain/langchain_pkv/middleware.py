@@ -28,7 +28,7 @@ from langchain_pkv._ledger import LEDGER_CHANNEL, STATE_CHANNEL, LedgerRecord, p
 from langchain_pkv._messages import to_core
 from langchain_pkv._outgoing import with_last_step
 from langchain_pkv._planned import Setting
-from langchain_pkv._profiles import check_model, model_name, model_profile, refuses_late_system
+from langchain_pkv._profiles import check_model, check_tools, model_name, model_profile, refuses_late_system
 from langchain_pkv._sent import NOT_SENT, SentMessages, was_sent, watched
 from langchain_pkv._state import graph_state, read_state
 from langchain_pkv._switches import answer_if_off, checked_switch
@@ -152,6 +152,7 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
             with watched() as sent:
                 response = handler(turn.request)
         except Exception as error:
+            check_tools(error, request.model, request.tools)
             if not refuses_late_system(error, turn.last_step.plan):
                 raise
             turn = self._prepare(request, refused_by=model_name(request.model))
@@ -168,6 +169,7 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
             with watched() as sent:
                 response = await handler(turn.request)
         except Exception as error:
+            check_tools(error, request.model, request.tools)
             if not refuses_late_system(error, turn.last_step.plan):
                 raise
             turn = self._prepare(request, refused_by=model_name(request.model))
