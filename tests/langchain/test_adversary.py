@@ -113,7 +113,7 @@ def test_what_is_no_text_and_is_changed_behind_ours_is_reported_like_text(behind
     notices: list[Notice] = []
     model, provider = openai_model("gpt-4.1", ["ok", [call("look", "c1", order_id="K417")], "ok", "ok", "ok"])
     ours = StateMiddleware(Shop, tag=TAG, on_notice=lambda one: None if one.is_advice else notices.append(one))
-    agent = create_agent(model, [look], middleware=[ours, behind], checkpointer=InMemorySaver())
+    agent: Any = create_agent(model, [look], middleware=[ours, behind], checkpointer=InMemorySaver())
     thread: Any = {"configurable": {"thread_id": "t"}}
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     agent.invoke(
@@ -130,8 +130,9 @@ def test_what_is_no_text_and_is_changed_behind_ours_is_reported_like_text(behind
 def test_what_only_behaves_like_a_chat_model_is_refused_by_name() -> None:
     """LangChain itself takes these, so the first thing that one sees must not come from inside our code."""
     any_model: Any = init_chat_model("gpt-4.1", model_provider="openai", configurable_fields=("model",), api_key="k")
-    for model in (any_model, Scripted().bind(temperature=0.5)):
-        agent = create_agent(model, [look], middleware=[StateMiddleware(Shop)])
+    bound: Any = Scripted().bind(temperature=0.5)
+    for model in (any_model, bound):
+        agent: Any = create_agent(model, [look], middleware=[StateMiddleware(Shop)])
         with pytest.raises(SessionError, match=type(model).__name__):
             agent.invoke({"messages": [HumanMessage("hi")], "pkv_state": a_shop()})
 
@@ -143,7 +144,7 @@ def test_a_model_is_wrapped_once() -> None:
 
 
 def test_what_a_test_or_a_tracer_puts_into_a_models_class_counts_while_it_is_there() -> None:
-    agent = create_agent(Scripted(), [], middleware=[StateMiddleware(Shop)])
+    agent: Any = create_agent(Scripted(), [], middleware=[StateMiddleware(Shop)])
 
     def answer() -> str:
         return agent.invoke({"messages": [HumanMessage("hi")], "pkv_state": a_shop()})["messages"][-1].text
@@ -164,6 +165,6 @@ def test_two_of_ours_in_one_agent_are_refused() -> None:
     class Another(StateMiddleware):
         pass
 
-    agent = create_agent(Scripted(), [], middleware=[StateMiddleware(Shop), Another(Shop)])
+    agent: Any = create_agent(Scripted(), [], middleware=[StateMiddleware(Shop), Another(Shop)])
     with pytest.raises(SessionError, match="two StateMiddlewares"):
         agent.invoke({"messages": [HumanMessage("hi")], "pkv_state": a_shop()})

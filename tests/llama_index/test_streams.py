@@ -40,7 +40,7 @@ class Bare(MockLLM):
 @pytest.mark.parametrize("way", ["stream_chat", "astream_chat"])
 async def test_a_bare_iterator_is_read_and_recorded(way: str) -> None:
     session = a_session()
-    answer = await ask(StatefulLLM(Bare(), session), way, [user("a")])
+    answer = await ask(StatefulLLM(Bare(max_tokens=None), session), way, [user("a")])
     assert answer.message.content == "x"
     assert session.report().total_turns == 1
 
@@ -62,7 +62,7 @@ def test_a_completion_that_is_given_up_is_closed_and_not_recorded() -> None:
             return held[0]
 
     session = a_session()
-    stream = StatefulLLM(Long(), session).stream_complete("a")
+    stream = StatefulLLM(Long(max_tokens=None), session).stream_complete("a")
     next(stream)
     stream.close()
     assert ends == ["closed"]
