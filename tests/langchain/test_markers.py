@@ -34,13 +34,15 @@ def look(order_id: str) -> str:
 class Conversation:
     """An agent, or a bare model, and what it sent."""
 
-    def __init__(self, made: tuple[Any, Provider], *, middleware: list[Any] | None = None, **options: Any) -> None:
+    def __init__(
+        self, made: tuple[Any, Provider], *, middleware: list[Any] | None = None, saver: Any = None, **options: Any
+    ) -> None:
         self.model, self.provider = made
         self.notices: list[Notice] = []
         ours = StateMiddleware(Shop, tag=TAG, on_notice=self.notices.append, **options)
         around = [ours] if middleware is None else [ours if one is None else one for one in middleware]
         self.agent: Any = create_agent(
-            self.model, [look], system_prompt="Be brief.", middleware=around, checkpointer=InMemorySaver()
+            self.model, [look], system_prompt="Be brief.", middleware=around, checkpointer=saver or InMemorySaver()
         )
 
     def say(self, content: Any, **rest: Any) -> dict[str, Any]:
@@ -112,9 +114,9 @@ class TestWhereTheyStand:
 
 
 class TestTheApplicationsOwn:
-    def test_r21_messages_stay_as_they_are_and_four_is_the_most(self) -> None:
+    def test_r21_messages_stay_as_they_are_and_four_is_the_most(self, saver: Any) -> None:
         script = [[call("look", f"c{at}", order_id="K417")] for at in range(8)]
-        talk = Conversation(anthropic_model(CLAUDE, [*script, "done"]))
+        talk = Conversation(anthropic_model(CLAUDE, [*script, "done"]), saver=saver)
         given = HumanMessage([{"type": "text", "text": "go", "cache_control": SHORT}], id="m1")
         before = copy.deepcopy(given)
         talk.agent.invoke({"messages": [given], "pkv_state": a_shop()}, CONFIG)
@@ -124,8 +126,8 @@ class TestTheApplicationsOwn:
         assert given == before == stored[0] and "cache_control" not in str(stored[1:])
         assert_append_only(talk.provider.bodies)
 
-    def test_r22_four_of_the_users(self) -> None:
-        talk = Conversation(anthropic_model(CLAUDE))
+    def test_r22_four_of_the_users(self, saver: Any) -> None:
+        talk = Conversation(anthropic_model(CLAUDE), saver=saver)
         mine = [{"type": "text", "text": text, "cache_control": SHORT} for text in "abcd"]
         body = talk.say(mine)
         assert list(marked(body)) == [f"messages[0].content[{at}]" for at in range(4)]
@@ -134,8 +136,8 @@ class TestTheApplicationsOwn:
         assert "messages[0].content[3]" in marked(body)
         assert {notice.code for notice in talk.notices} == {"markers_dropped"}
 
-    def test_r23_what_takes_none(self) -> None:
-        talk = Conversation(anthropic_model(CLAUDE))
+    def test_r23_what_takes_none(self, saver: Any) -> None:
+        talk = Conversation(anthropic_model(CLAUDE), saver=saver)
         image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
         body = talk.say([image, {"type": "text", "text": ""}])
         assert "messages[0].content[0]" in marked(body)
@@ -147,8 +149,8 @@ class TestTheApplicationsOwn:
         assert [block["type"] for block in blocks if "cache_control" in block] == ["text"]
         assert "thinking" in {block["type"] for block in blocks}
 
-    def test_r24_an_hour_behind_five_minutes(self) -> None:
-        talk = Conversation(anthropic_model(CLAUDE))
+    def test_r24_an_hour_behind_five_minutes(self, saver: Any) -> None:
+        talk = Conversation(anthropic_model(CLAUDE), saver=saver)
         talk.say([{"type": "text", "text": "a", "cache_control": SHORT}])
         body = talk.say([{"type": "text", "text": "b", "cache_control": LONG}])
         found = marked(body)
@@ -156,9 +158,9 @@ class TestTheApplicationsOwn:
         assert lives == sorted(lives, key=lambda marker: "ttl" not in marker)
         assert "marker_ttl" in {notice.code for notice in talk.notices}
 
-    def test_r25_a_step_that_is_longer_than_a_lookup(self) -> None:
+    def test_r25_a_step_that_is_longer_than_a_lookup(self, saver: Any) -> None:
         many = [call("look", f"c{at}", order_id=str(at)) for at in range(25)]
-        talk = Conversation(anthropic_model(CLAUDE, ["one", many, "done"]))
+        talk = Conversation(anthropic_model(CLAUDE, ["one", many, "done"]), saver=saver)
         talk.say("one")
         talk.say("two", pkv_state={"mode": "auto"})
         before, after = talk.provider.bodies[-2:]
@@ -176,10 +178,12 @@ class TestFallback:
 
     @pytest.mark.parametrize("ours_is_last", [True, False])
     @pytest.mark.parametrize("first", ["claude-opus-4-8", CLAUDE])
-    def test_r26_from_anthropic_to_openai(self, ours_is_last: bool, first: str) -> None:
+    def test_r26_from_anthropic_to_openai(self, ours_is_last: bool, first: str, saver: Any) -> None:
         other, provider = openai_model("gpt-4.1")
         around = [None, ModelFallbackMiddleware(other)]
-        talk = Conversation(anthropic_model(first, ["one", 500]), middleware=around[::-1] if ours_is_last else around)
+        talk = Conversation(
+            anthropic_model(first, ["one", 500]), middleware=around[::-1] if ours_is_last else around, saver=saver
+        )
         talk.say("one")
         talk.say("two", pkv_state={"mode": "auto"})
         body = provider.bodies[-1]

@@ -28,10 +28,11 @@ def proxied() -> Scripted:
     return Scripted(script=[proxy] * 20)
 
 
-async def test_r07_an_agent_goes_round_it_once_and_remembers() -> None:
+async def test_r07_an_agent_goes_round_it_once_and_remembers(saver: Any) -> None:
     for asynchronous in (False, True):
         model, notices = proxied(), list[Any]()
-        agent = agent_for(model, on_notice=notices.append)
+        kept = None if asynchronous else saver  # SQLite's and Postgres' own are not for both
+        agent = agent_for(model, saver=kept, on_notice=notices.append)
         for index, status in enumerate(["in transit", "delivered", "lost"]):
             given = user("go", pkv_state=a_shop() if index == 0 else {"orders[K417].status": status})
             answer = await agent.ainvoke(given, CONFIG) if asynchronous else agent.invoke(given, CONFIG)

@@ -103,10 +103,10 @@ def test_r10_back_and_forth_over_a_restart_and_a_compaction(tmp_path: Any) -> No
 
 
 @pytest.mark.slow
-def test_r11_a_counter_is_bounded() -> None:
+def test_r11_a_counter_is_bounded(saver: Any) -> None:
     model = Scripted()
     notices: list[Any] = []
-    agent = agent_for(model, on_notice=notices.append)
+    agent = agent_for(model, saver=saver, on_notice=notices.append)
     agent.invoke(user("go", pkv_state=a_shop()), CONFIG)
     longest, heads = 0, {model.requests[0][0].text}
     for count in range(1, 61):
@@ -213,9 +213,9 @@ def test_r16_an_imitation_stays_an_imitation(saver: Any) -> None:
     assert out["messages"][0].text == fake
 
 
-def test_r27_a_head_below_minimum_is_said_once() -> None:
+def test_r27_a_head_below_minimum_is_said_once(saver: Any) -> None:
     notices: list[Any] = []
-    agent = agent_for(Scripted(), on_notice=notices.append)
+    agent = agent_for(Scripted(), saver=saver, on_notice=notices.append)
     agent.invoke(user("go", pkv_state=a_shop()), CONFIG)
     agent.invoke(user("on"), CONFIG)
     assert [(notice.code, notice.is_advice) for notice in notices] == [("below_minimum", True)]

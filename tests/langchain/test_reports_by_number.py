@@ -30,7 +30,7 @@
 | R30 | here: test_r30_a_thread_trimmed_at_each_index |
 | R31 | here: test_r31_what_a_checkpointer_gives_back_is_sent_as_before |
 
-`saver` is a memory, a SQLite and (where its server is installed) a Postgres checkpointer.
+`saver` is a memory, a SQLite and (where its server is installed) a Postgres checkpointer; R19 has the first two.
 """
 
 from __future__ import annotations

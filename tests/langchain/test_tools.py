@@ -56,7 +56,7 @@ class Turnstile:
 
 
 @pytest.mark.parametrize("seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 50))])
-def test_r12_parallel_tools_merge_by_call_not_by_finish(seed: int) -> None:
+def test_r12_parallel_tools_merge_by_call_not_by_finish(seed: int, saver: Any) -> None:
     """Two tools set the cart's total, a third writes beside it."""
     finish = ["a", "b", "c"]
     random.Random(seed).shuffle(finish)
@@ -80,7 +80,8 @@ def test_r12_parallel_tools_merge_by_call_not_by_finish(seed: int) -> None:
         call("set_total", "3", name="b", total=12),
     )
     model = Scripted(script=[asked, AIMessage("ok")])
-    out = agent_for(model, [set_total, take_note]).invoke(user("go", pkv_state=a_shop()), CONFIG)
+    agent = agent_for(model, [set_total, take_note], saver=saver)
+    out = agent.invoke(user("go", pkv_state=a_shop()), CONFIG)
     assert turnstile.done == finish
     assert errata_in(model.requests[-1]) == ['cart_total: 12\nnotes[n1]: "gift"']
     assert [message.type for message in model.requests[-1]][-4:] == ["tool", "tool", "tool", "system"]
