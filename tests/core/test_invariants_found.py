@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pkv_agents import ANTHROPIC_MID_SYSTEM, GENERIC, Message, Usage, commit, plan, wire_new
+from pkv_agents import ANTHROPIC_MID_SYSTEM, GENERIC, Message, Usage, commit, plan, wire, wire_new
 from tests.core.shop import HELLO, LATER, make
 from tests.core.strategies import LATE, TAG
 from tests.core.talk import Talk, World, errata
@@ -138,3 +138,19 @@ def test_a_request_without_messages_is_continued_by_its_answer() -> None:
     assert (turn.rebased, turn.notices) == (None, ())
     further = plan(commit(ledger, turn), World(mode="auto"), [*answered, Message("user", "go on")], profile=LATE)
     assert (further.rebased, further.notices) == (None, ())
+
+
+def test_errata_are_read_in_the_order_of_their_places_however_the_ledger_holds_them() -> None:
+    """The records that prove in which order they were told are bounded in number; the places are not."""
+    talk = Talk()
+    talk.say("one")
+    for mode in ("auto", "manual"):
+        talk.state.mode = mode
+        talk.say(mode)
+    talk.messages.append(Message("user", "more"))
+    assert talk.ledger is not None
+    epoch = talk.ledger.epochs[-1]
+    assert len(epoch.errata) == 2
+    turned = replace(talk.ledger, epochs=(replace(epoch, errata=epoch.errata[::-1]),), sent=())
+    again = plan(turned, talk.state, talk.messages, profile=talk.profile, instructions=talk.instructions)
+    assert again.changes == () and wire(again, talk.messages) == wire(talk.plan(), talk.messages)
