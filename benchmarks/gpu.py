@@ -27,9 +27,10 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, cast
 
+from benchmarks._first_token import HEADERS, Row, rows_from
 from benchmarks._frame import BenchmarkError, options_parser, run_benchmark, say, table, this_machine, write_json
 from pkv_agents.kv import (
     CacheKey,
@@ -67,25 +68,6 @@ TURN = [7 + index * 3 % 900 for index in range(80)]
 HEAD = [11 + index * 5 % 900 for index in range(64)]
 FIELD, VALUE = FieldSpan("order.status", 40, 46), [70 + index for index in range(8)]
 REPEATS, DECODED = 5, 32
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One operation at one length.
-
-    Attributes:
-        operation: Its name.
-        tokens: Of the prompt, with the new turn.
-        ttft_s: Seconds to the next token's logits, or of one decoded token; the median.
-        speedup_to_full: A full prefill's time over this one.
-        ratio_to_floor: This time over the floor's.
-    """
-
-    operation: str
-    tokens: int
-    ttft_s: float
-    speedup_to_full: float
-    ratio_to_floor: float
 
 
 class Bench:
@@ -217,12 +199,7 @@ def measure(bench: Bench, tokens: int, repeats: int) -> tuple[list[Row], dict[st
     off = (operations["erratum"]().float() - operations["full"]().float()).abs().max()
     checks: dict[str, object] = {"tokens": tokens, "erratum_to_cold": round(float(off), 4)}
     checks |= {f"waits_{name}": bench.waits(operation) for name, operation in operations.items()}
-    full, floor = medians["full"], medians["floor"]
-    rows = [
-        Row(name, tokens, round(took, 5), round(full / took, 2), round(took / floor, 2))
-        for name, took in medians.items()
-    ]
-    return rows, checks
+    return rows_from(medians, tokens), checks
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -248,8 +225,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for tokens in QUICK_TOKENS if options.quick else TOKENS:
         more, check = measure(bench, tokens, REPEATS)
         rows, checks = rows + more, [*checks, check]
-        headers = ("operation", "tokens", "seconds", "speed-up to full", "ratio to floor")
-        say(table(headers, [tuple(asdict(row).values()) for row in more]))
+        say(table(HEADERS, [tuple(asdict(row).values()) for row in more]))
         say(", ".join(f"{what}: {value}" for what, value in check.items()))
         if options.json:
             data = {"machine": machine, "parameters": parameters, "rows": [asdict(row) for row in rows]}

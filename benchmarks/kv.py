@@ -19,9 +19,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, cast
 
+from benchmarks._first_token import HEADERS, Row, rows_from
 from benchmarks._frame import options_parser, run_benchmark, say, table, this_machine, write_json
 from pkv_agents.kv import (
     DiskStore,
@@ -62,25 +63,6 @@ SMALL: dict[str, Any] = {
     "intermediate_size": 96,
     "num_hidden_layers": 2,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One operation at one length.
-
-    Attributes:
-        operation: Its name.
-        tokens: Of the prompt, without the question.
-        ttft_s: Seconds to the first token's logits, the median.
-        speedup_to_full: A full prefill's time over this one.
-        ratio_to_floor: This time over the floor's.
-    """
-
-    operation: str
-    tokens: int
-    ttft_s: float
-    speedup_to_full: float
-    ratio_to_floor: float
 
 
 class Bench:
@@ -145,10 +127,7 @@ def rows_of(bench: Bench, tokens: int, repeats: int, store: DiskStore) -> list[R
             if turn:  # the first only warms up
                 times[name].append(time.perf_counter() - started)
     medians = {name: statistics.median(taken) for name, taken in times.items()}
-    return [
-        Row(name, tokens, round(took, 4), round(medians["full"] / took, 2), round(took / medians["floor"], 2))
-        for name, took in medians.items()
-    ]
+    return rows_from(medians, tokens)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -166,8 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder:
         for tokens in options.tokens:
             rows += rows_of(bench, tokens, 3, DiskStore(folder))
-    headers = ("operation", "tokens", "ttft s", "speed-up to full", "ratio to floor")
-    say(table(headers, [tuple(asdict(row).values()) for row in rows]))
+    say(table(HEADERS, [tuple(asdict(row).values()) for row in rows]))
     if options.json:
         data = {"machine": str(machine), "rows": [asdict(row) for row in rows]}
         write_json(options.json, {"benchmark": "kv", "format": FORMAT, **data})

@@ -58,7 +58,8 @@ class Place:
     def held(self, current: Epoch, history: History) -> Place:
         """The place in a conversation that the provider's server holds: what was told there stays told.
 
-        Where the application's own copy was trimmed or edited, the server's was not.
+        Where the application's own copy was trimmed or edited, the server's was not; nor does a copy with another front
+        branch off, though a request was sent from it before.
         """
         if self.kind in ("same", "forked", "edited") and self.epoch.first in (None, history.first):
             return self

@@ -174,8 +174,12 @@ def rewritten(epoch: Epoch, request: Request, lost: int) -> Notice:
         path=f"messages[{request.leading}]",
         cost=_reread(epoch, request.history.messages),
         mend="trim seldom and by much, not a little every turn; leave in what was sent, reminders too",
-        message=f"the front of the history was trimmed or edited and {lost} errata are gone; a new epoch begins",
+        message=f"the front of the history was trimmed or edited and {_errata(lost)} gone; a new epoch begins",
     )
+
+
+def _errata(count: int) -> str:
+    return "1 erratum is" if count == 1 else f"{count} errata are"
 
 
 def history(place: Place, request: Request) -> list[Notice]:
@@ -186,7 +190,9 @@ def history(place: Place, request: Request) -> list[Notice]:
     if place.kind == "edited":
         return [_edited(place, request)]
     if place.kind == "forked":
-        message = f"the history branched off or was edited; {len(place.lost)} errata are not in it, current values are"
+        message = "the history branched off or was edited"
+        if place.lost:
+            message += f"; {_errata(len(place.lost))} not in it"
         again = "current values are told again"
         if not place.keeps:
             last = place.latest()

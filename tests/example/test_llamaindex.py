@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
@@ -22,7 +21,7 @@ from langchain_pkv import LocalChatModel
 from llama_index.llms.pkv import LocalLLM
 from pkv_agents import Message, ModelError, apply_patch
 from pkv_agents.local import Done, StreamEvent
-from tests.example.test_server import served
+from tests.example.test_server import check_three_turns, served
 from tests.example.test_training_bytes import ReadingModel
 from tests.llama_index.providers import Provider, call, openai_llm
 from tests.llama_index.support import assert_append_only, errata_in
@@ -120,18 +119,7 @@ def test_a_server_plays(monkeypatch: pytest.MonkeyPatch) -> None:
         handler.status = 400
         with pytest.raises(ModelError, match=r"the model's API failed: \w+: Error code: 400"):
             run(choice, arms=["ours"], turns=1)
-    totals = result.totals()
-    assert {arm: sums.policy_correct for arm, sums in totals.items()} == {
-        "rewrite": 3,
-        "rewrite_late": 3,
-        "ours": 3,
-        "stale": 1,
-    }
-    assert all(row.reason for row in result.rows)
-    assert all(row.ttft_s is not None and 0 < row.ttft_s <= row.total_s for row in result.rows)
-    assert totals["ours"].cached_share_after_first == pytest.approx(3900 / 4000)
-    assert {request["tool_choice"] for request in handler.requests} == {"required"}
-    assert len({json.dumps(request["tools"]) for request in handler.requests}) == 1
+    check_three_turns(result, handler)
 
 
 def test_an_unknown_tool_again_and_again_is_one_line(loop: asyncio.Runner) -> None:

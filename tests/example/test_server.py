@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from examples.support_agent.models import choose_model
+from examples.support_agent.results import RunResult
 from examples.support_agent.runner import run
 from pkv_agents import ModelError
 from tests.example.readers import read_and_decide
@@ -89,6 +90,11 @@ def test_a_server_plays() -> None:
         choice = choose_model(url)
         assert choice.name == f"reader at {url}"
         result = run(choice, turns=3)
+    check_three_turns(result, handler)
+
+
+def check_three_turns(result: RunResult, handler: type[Handler]) -> None:
+    """What the server's reader decides in the first turns of all arms, whatever the framework."""
     totals = result.totals()
     assert {arm: sums.policy_correct for arm, sums in totals.items()} == {
         "rewrite": 3,

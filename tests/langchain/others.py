@@ -9,7 +9,6 @@ import io
 import json
 from collections.abc import Sequence
 from typing import Any
-from uuid import uuid4
 
 import httpx
 import pytest
@@ -17,47 +16,7 @@ from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
 from tests.langchain.providers import Provider
-
-
-def responses_answer(body: dict[str, Any], step: Any) -> dict[str, Any]:
-    """An answer of OpenAI's Responses API; each has an id that no other one has in any process."""
-    number = uuid4().hex
-    if isinstance(step, str):
-        text = {"type": "output_text", "text": step, "annotations": []}
-        output = [
-            {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed", "content": [text]}
-        ]
-    else:
-        output = [
-            {
-                "type": "function_call",
-                "id": f"fc_{one['id']}",
-                "call_id": one["id"],
-                "name": one["name"],
-                "arguments": json.dumps(one["args"]),
-                "status": "completed",
-            }
-            for one in step
-        ]
-    usage = {
-        "input_tokens": 100,
-        "output_tokens": 5,
-        "total_tokens": 105,
-        "input_tokens_details": {"cached_tokens": 90},
-        "output_tokens_details": {"reasoning_tokens": 0},
-    }
-    return {
-        "id": f"resp_{number}",
-        "object": "response",
-        "created_at": 1,
-        "model": body["model"],
-        "status": "completed",
-        "output": output,
-        "usage": usage,
-        "parallel_tool_calls": True,
-        "tool_choice": "auto",
-        "tools": [],
-    }
+from tests.responses_api import responses_answer
 
 
 def responses_model(name: str = "gpt-4.1", script: Sequence[Any] = (), **options: Any) -> tuple[ChatOpenAI, Provider]:

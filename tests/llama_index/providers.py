@@ -16,6 +16,8 @@ from llama_index.core.tools import FunctionTool
 from llama_index.llms.openai import OpenAI, OpenAIResponses
 from llama_index.llms.openai_like import OpenAILike  # pyright: ignore[reportMissingTypeStubs]
 
+from tests.responses_api import responses_answer
+
 USAGE = {
     "prompt_tokens": 100,
     "completion_tokens": 5,
@@ -122,38 +124,8 @@ def openai_llm(name: str = "gpt-4.1", script: Sequence[Any] = (), **options: Any
 def responses_llm(name: str = "gpt-4.1", script: Sequence[Any] = (), **options: Any) -> tuple[Any, Provider]:
     """An `OpenAIResponses` over a mock transport, sync and async; it answers whole."""
     provider = Provider(list(script))
-    given: Any = {"model": name, **_clients(provider, _responses_whole), **options}
+    given: Any = {"model": name, **_clients(provider, responses_answer), **options}
     return OpenAIResponses(**given), provider
-
-
-def _responses_whole(body: dict[str, Any], step: Any) -> dict[str, Any]:
-    number = len(body["input"])
-    if isinstance(step, str):
-        text = {"type": "output_text", "text": step, "annotations": []}
-        record = {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed"}
-        output = [{**record, "content": [text]}]
-    else:
-        output = [
-            {
-                "type": "function_call",
-                "id": f"fc_{one['id']}",
-                "call_id": one["id"],
-                "name": one["name"],
-                "arguments": json.dumps(one["args"]),
-                "status": "completed",
-            }
-            for one in step
-        ]
-    usage = {
-        "input_tokens": 100,
-        "output_tokens": 5,
-        "total_tokens": 105,
-        "input_tokens_details": {"cached_tokens": 90, "cache_write_tokens": 0},
-        "output_tokens_details": {"reasoning_tokens": 0},
-    }
-    state: dict[str, Any] = {"id": f"resp_{number}", "object": "response", "created_at": 1, "status": "completed"}
-    tools: dict[str, Any] = {"parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
-    return {**state, **tools, "model": body["model"], "output": output, "usage": usage}
 
 
 def like_llm(script: Sequence[Any] = (), **options: Any) -> tuple[OpenAILike, Provider]:
