@@ -4,6 +4,7 @@
 #   make example [ARGS="--turns 3"]   the support agent, four ways, on the embedded model
 #   make test                         everything CI runs
 #   make check                        the fast part of it
+#   make fuzz [ARGS=tests/core]       property tests with new examples each time, five times as many
 #   make model                        fetch, verify and convert the embedded model
 #   make fmt                          format and mend what ruff can
 #   make clean                        remove .venv and caches (not the model's cache)
@@ -13,7 +14,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help venv example test check model lint fmt clean test-fast test-covered test-slow model-if-possible
+.PHONY: help venv example test check fuzz model lint fmt clean test-fast test-covered test-slow model-if-possible
 
 # Without bytecode on disk each start of pytest compiles its plugins and our tests again: ten seconds a start.
 export PYTHONDONTWRITEBYTECODE :=
@@ -80,6 +81,9 @@ check: $(STAMP)
 
 test-covered: $(STAMP)
 	@HYPOTHESIS_PROFILE=full $(PY) -m pytest $(FAST) --cov --cov-report=term
+
+fuzz: $(STAMP)
+	@HYPOTHESIS_PROFILE=fuzz $(PY) -m pytest $(FAST) $(ARGS)
 
 # One process and no tracing: these run the embedded model on all cores.
 test-slow: model-if-possible

@@ -29,11 +29,12 @@ os.environ.update(
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ["OMP_NUM_THREADS"] = "1"  # a worker a core
 
-# check: the same examples each time, for a commit. full: new examples each time, for CI; a failure prints its blob.
+# check and full: the same examples each time, so that a run says something about the commit and not about its luck.
+# fuzz: new examples each time, to find what they do not; a failure prints its blob, and its example joins the test.
 settings.register_profile("check", max_examples=25, deadline=None, derandomize=True, database=None)
-settings.register_profile(
-    "full", max_examples=200, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
-)
+_MANY = settings(deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("full", _MANY, max_examples=200, derandomize=True)
+settings.register_profile("fuzz", _MANY, max_examples=1000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "check"))
 
 

@@ -96,9 +96,9 @@ def replacement(tokenizer: object, text: str, span: tuple[int, int], value: str)
 
 
 def _first_behind(ends: list[int], stop: int) -> int:
-    """The first token that covers no character before `stop`."""
+    """The first token that covers no character before `stop` (one behind the last, where none does)."""
     index = bisect_right(ends, stop)
-    return index if not index or ends[index - 1] == stop else index + 1
+    return index if index and ends[index - 1] == stop else min(index + 1, len(ends))
 
 
 def _equal(left: tuple[int, ...], right: tuple[int, ...], most: int) -> int:
