@@ -1,0 +1,206 @@
+"""Putting compiled skills into the cache, where they stand in a prompt.
+
+    head  [ instructions | skill | state ]        the same for all users up to the last skill in it: shared
+    later [ ... | user | <state-update> skill ... ]      a skill that was loaded in mid-session: this session's own
+
+What stands before a skill is taken from the cache if it is there, else computed. A skill in the head that was compiled
+behind just the tokens that stand before it (`compile(..., behind=...)`) leaves the answer exact; any other
+makes it `Composed`, and everything behind it, which its key in the cache and each answer say. Which skill is of the one
+kind is settled once in a process, so that a conversation does not change its kind.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+
+from pkv_agents.kv import (
+    EXACT,
+    CacheKey,
+    Forwarded,
+    KVSegment,
+    Origin,
+    Placed,
+    PrefixCache,
+    SegmentModel,
+    Slab,
+    compose,
+    placed_origin,
+)
+from pkv_agents.local.options import GenerationOptions
+from pkv_agents.local.skills import SEAM, Found, SkillShelf, find_skills
+from pkv_agents.local.template import ChatTemplate
+from pkv_agents.messages import Message
+
+KeyOf = Callable[[Origin], CacheKey]
+"""The cache's key for an origin."""
+_SETTLED = 1024
+"""Skills of which it is remembered whether they are exact in their place."""
+
+
+class SkillPlacer:
+    """Puts the skills of a request into the cache. Safe for many threads.
+
+    Args:
+        segments: Gives the segment model; called when it is needed.
+        cache: The prefix cache.
+        template: Finds the head, and tokenises skills.
+        shelf: Gives the compiled skills' shelf; called when it is needed.
+    """
+
+    def __init__(
+        self,
+        segments: Callable[[], SegmentModel],
+        cache: PrefixCache,
+        template: ChatTemplate,
+        shelf: Callable[[], SkillShelf],
+    ) -> None:
+        self._segments = segments
+        self._cache = cache
+        self._template = template
+        self._shelf = shelf
+        self._settled: OrderedDict[tuple[int, ...], bool] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def place(
+        self, ids: Sequence[int], texts: Sequence[str], wanted: GenerationOptions, key_of: KeyOf
+    ) -> tuple[Origin, int]:
+        """Puts skills into the cache where they stand in a prompt.
+
+        Args:
+            ids: The prompt.
+            texts: The skills.
+            wanted: The request's options.
+            key_of: The cache's key for an origin.
+
+        Returns:
+            The origin under which the prompt is looked up, and how many tokens were computed.
+
+        Raises:
+            OptionsError: A skill does not stand in the prompt.
+        """
+        head = self._template.head_size(ids) or len(ids)  # where no token ends a turn, the head may be anywhere
+        found = find_skills(ids, self._encoded(texts), head=head)
+        shared = sum(one.stop <= head for one in found)
+        computed = 0
+        if shared:
+            computed += self._build(ids, found[:shared], head, None, key_of)
+        if shared < len(found):
+            computed += self._build(ids, found, head, wanted, key_of)
+        return self._origin(ids, found, head), computed
+
+    def compile(
+        self,
+        texts: Sequence[str],
+        *,
+        behind: Sequence[Message] = (),
+        tools: Sequence[Mapping[str, object]] = (),
+    ) -> tuple[KVSegment, ...]:
+        """Compiles skills ahead, into the store or into memory.
+
+        Args:
+            texts: The skills, as they stand in a system text or in an erratum.
+            behind: A request in whose head all of them stand. They are compiled for just that place: where the same
+                tokens stand before them, they are put in place exactly. Empty: for any place, approximately; what is
+                there already is not compiled again.
+            tools: The tools of that request.
+
+        Returns:
+            The segments, in the order of the texts, or of the head.
+
+        Raises:
+            OptionsError: A skill does not stand in that head.
+        """
+        model, shelf, wanted = self._segments(), self._shelf(), self._encoded(texts)
+        if not behind:
+            return tuple(shelf.get(model, Found(0, tuple(one))) for one in wanted)
+        ids = self._template.render(behind, tools).ids
+        found = find_skills(ids[: self._template.head_size(ids) or len(ids)], wanted)
+        whole = model.prefill(ids[: max((one.stop for one in found), default=1)]).segment
+        made = tuple(whole.slice(one.start, one.stop) for one in found)
+        for segment in made:
+            shelf.put(model, segment, ids[: segment.start])
+        with self._lock:
+            self._settled.clear()
+        return made
+
+    def put(self, done: Forwarded, wanted: GenerationOptions | None, key_of: KeyOf) -> None:
+        """Writes a segment into a slab of its own: of the request's session, or of nobody's."""
+        ids = done.segment.ids.tolist()
+        session = wanted.session if wanted else None
+        room = wanted.max_tokens + 1 if wanted else 0
+        with self._cache.lease(key_of(done.segment.origin), (*ids, 0), reserve=room, session=session) as lease:
+            if lease.cached < len(ids):
+                lease.slab.crop(0)
+                self._segments().fill(lease.slab, done.segment)
+
+    def _encoded(self, texts: Sequence[str]) -> list[list[int]]:
+        return [self._template.encode(self._template.neutralise(text)) for text in texts]
+
+    def _build(
+        self, ids: Sequence[int], found: Sequence[Found], head: int, wanted: GenerationOptions | None, key_of: KeyOf
+    ) -> int:
+        """Sees that a prompt up to its last skill is in the cache; returns how many tokens were computed for it."""
+        whole = ids[: found[-1].stop]
+        if self._cache.match(key_of(self._origin(ids, found, head)), whole) == len(whole):
+            return 0
+        base, known = self._base(ids, found, head, key_of)
+        placed = [Placed(one.start, self._segment(ids, one, head)) for one in found[known:]]
+        done = compose(self._segments(), whole, placed, seam=SEAM, base=base)
+        self.put(done, wanted, key_of)
+        return done.computed
+
+    def _base(
+        self, ids: Sequence[int], found: Sequence[Found], head: int, key_of: KeyOf
+    ) -> tuple[KVSegment | None, int]:
+        """What the cache holds of a prompt, and how many of its skills are in that."""
+        fingerprint = self._segments().fingerprint
+
+        def copied(slab: Slab, common: int) -> KVSegment:
+            return KVSegment.from_slab(slab, fingerprint=fingerprint, stop=common)
+
+        for known in reversed(range(len(found))):
+            least = found[known - 1].stop if known else 1
+            key = key_of(self._origin(ids, found[:known], head))
+            if (base := self._cache.read(key, ids[: found[known].start], copied, least=least)) is not None:
+                return base, known
+        return None, 0
+
+    def _origin(self, ids: Sequence[int], found: Sequence[Found], head: int) -> Origin:
+        """The origin of a prompt with these skills in place."""
+        loose = list(found)
+        while loose and self._is_exact(ids, loose[0], head):
+            del loose[0]
+        if not loose:
+            return EXACT
+        digest = self._shelf().digest
+        return placed_origin([one.start for one in loose], [digest(one) for one in loose], seam=SEAM)
+
+    def _is_exact(self, ids: Sequence[int], one: Found, head: int) -> bool:
+        """Whether a skill is there as it was computed in just this place."""
+        if one.stop > head:
+            return False
+        key = tuple(ids[: one.stop])
+        with self._lock:
+            known = self._settled.get(key)
+        if known is None:
+            known = self._shelf().exact(self._segments(), one, ids[: one.start]) is not None
+            self._settle(key, known)
+        return known
+
+    def _segment(self, ids: Sequence[int], one: Found, head: int) -> KVSegment:
+        if self._is_exact(ids, one, head):
+            if (exact := self._shelf().exact(self._segments(), one, ids[: one.start])) is not None:
+                return exact
+            self._settle(tuple(ids[: one.stop]), False)  # its file is gone
+        return self._shelf().get(self._segments(), one)
+
+    def _settle(self, key: tuple[int, ...], exact: bool) -> None:
+        with self._lock:
+            self._settled[key] = exact
+            while len(self._settled) > _SETTLED:
+                self._settled.popitem(last=False)
+
+
+__all__ = ["KeyOf", "SkillPlacer"]
