@@ -36,6 +36,7 @@ from pkv_agents.messages import Message
 from pkv_agents.notices import Notice
 from pkv_agents.paths import is_below
 from pkv_agents.session import AgentSession
+from pkv_agents.skills import SkillRegistry
 from pkv_agents.turnplan import Insertion, TurnPlan
 from pkv_agents.wire import wire
 
@@ -63,7 +64,8 @@ class Conversation:
         model: The model.
         session: The conversation's session.
         edit_mode: What a changed field does; see the table above.
-        skills: Texts in the session's instructions that are put in place from compiled keys and values.
+        skills: What is put in place from compiled keys and values: texts in the session's instructions, or a registry,
+            whose trusted skills are put in place wherever one stands, in the head or in the erratum that loaded it.
         qualified: Refuse a mode that the model's qualification does not allow.
         options: Of each generation; see `GenerationOptions`.
 
@@ -78,13 +80,14 @@ class Conversation:
         session: AgentSession[Any],
         *,
         edit_mode: str = "erratum",
-        skills: Sequence[str] = (),
+        skills: Sequence[str] | SkillRegistry = (),
         qualified: bool = False,
         options: OptionFields | None = None,
     ) -> None:
         self.model = model
         self.session = session
-        self.skills = tuple(skills)
+        self.skills = skills if isinstance(skills, SkillRegistry) else tuple(skills)
+        self._texts = _forms(skills, session) if isinstance(skills, SkillRegistry) else ()
         self.edit_mode = edit_mode
         self._way = edit_way(edit_mode)
         self._options: OptionFields = options if options is not None else OptionFields()
@@ -112,8 +115,9 @@ class Conversation:
         wanted = self._options.copy()
         wanted.update(options)
         plan = self._plan(messages, wanted)
-        wanted["session"], wanted["edit_mode"], wanted["skills"] = self.session.key, self.edit_mode, self.skills
-        reply = self.model.generate(wire(plan, messages), **wanted)
+        sent = wire(plan, messages)
+        wanted["session"], wanted["edit_mode"], wanted["skills"] = self.session.key, self.edit_mode, self._skills(sent)
+        reply = self.model.generate(sent, **wanted)
         usage = {
             "input_tokens": reply.prompt_tokens,
             "output_tokens": reply.output_tokens,
@@ -135,6 +139,12 @@ class Conversation:
         self.session.rebase(f"{word}: {', '.join(paths)}")
         plan = self._told(messages)
         return _with_erratum(plan, told) if self._way.mode == "field_erratum" else plan
+
+    def _skills(self, sent: Sequence[Message]) -> tuple[str, ...]:
+        """Those that stand in a request."""
+        if not isinstance(self.skills, SkillRegistry):
+            return self.skills
+        return tuple(text for text in self._texts if any(text in message.text for message in sent))
 
     def _told(self, messages: Sequence[Message]) -> TurnPlan:
         return self.session.plan(messages, profile=self.model.profile, model=self.model.fingerprint)
@@ -163,6 +173,13 @@ class Conversation:
                 message="the cache held nothing to edit or to go on from: the answer is that of a clean prefill",
             )
         return None
+
+
+def _forms(registry: SkillRegistry, session: AgentSession[Any]) -> tuple[str, ...]:
+    """Each skill as it stands in a head, and as an erratum tells it."""
+    names = [skill.name for skill in registry if registry.is_trusted(skill.name)]
+    heads = [registry.head_text(name) for name in names]
+    return tuple(dict.fromkeys([*heads, *(registry.appended_text(name, style=session.style) for name in names)]))
 
 
 def _in_the_head(plan: TurnPlan) -> tuple[str, ...]:
