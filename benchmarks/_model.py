@@ -23,10 +23,12 @@ class Loaded:
     Attributes:
         engine: The model.
         identity: What has to be equal for two runs to be about the same thing.
+        model: The model as transformers has it, for engines with other settings.
     """
 
     engine: LocalModel
     identity: Mapping[str, str]
+    model: object = None
 
 
 def load_model(folder: Path | None, adapter: Path | None, *, threads: int | None = None) -> Loaded:
@@ -72,7 +74,7 @@ def load_model(folder: Path | None, adapter: Path | None, *, threads: int | None
         "adapter": digest,
         "dtype": "float32",
     }
-    return Loaded(engine, identity)
+    return Loaded(engine, identity, model)
 
 
 def _embedded() -> Path:

@@ -75,7 +75,9 @@ def test_compile_verify_prune(skills: Path, model: Path, tmp_path: Path, capsys:
     local = LocalModel(loaded, tokenizer, skill_store=DiskStore(store), skill_preamble="Be kind.")
     registry = SkillRegistry(load_skills(skills))
     before = sorted(store.iterdir())
-    local.skills.compile([text(name) for name in ("refunds", "terms") for text in (registry.head_text, registry.appended_text)])
+    local.skills.compile(
+        [text(name) for name in ("refunds", "terms") for text in (registry.head_text, registry.appended_text)]
+    )
     assert sorted(store.iterdir()) == before
 
     files = sorted(store.glob("*.safetensors"))
