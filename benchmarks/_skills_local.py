@@ -1,7 +1,8 @@
 """Shops whose policy is a skill of about 4,000 tokens, standing in the head or loaded in mid-session.
 
-    head    [ tools, instructions | skill | state ] [ question ]
-    later   [ tools, instructions | state ] [ question of another kind, answer ] [ question, erratum: skill ]
+    head          [ tools, instructions | skill | state ] [ question ]
+    turn before   [ tools, instructions | state ] [ greeting | answer ] [ more, erratum: skill | answer ] [ question ]
+    same turn     [ tools, instructions | state ] [ greeting | answer ] [ question, erratum: skill ]
 
 The rules are a held-out world's of the parity benchmark, from seeds that nothing else draws; facts about goods, which
 decide nothing, make the skill long.
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -24,8 +25,8 @@ from pkv_agents import AgentSession, Message, Skill, SkillRegistry, Skills
 from pkv_agents.local import LocalModel
 from pkv_agents.session import DEFAULT_POLICY
 
-Place = Literal["head", "later"]
-"""Where the skill stands."""
+Place = Literal["head", "turn before", "same turn"]
+"""Where the skill stands: in the head, or in an erratum before the question's turn or in it."""
 
 FIRST_SEED = 96_000
 """No other benchmark draws these."""
@@ -35,7 +36,10 @@ SKILL = "shop-rules"
 INSTRUCTIONS = "You are the support agent of a shop. Follow the rules of your skill.\n\n"
 AS_TOLD = replace(DEFAULT_POLICY, floor_tokens=16_000)
 """By default a skill that is longer than head and floor is folded into the head at once."""
-GREETING = (Message("user", "Hello."), Message("assistant", "Hello! What can I do for you?"))
+SMALL_TALK = (
+    (Message("user", "Hello."), Message("assistant", "Hello! What can I do for you?")),
+    (Message("user", "It is about an order."), Message("assistant", "Of course. Which one?")),
+)
 
 
 class Desk(Shop):
@@ -76,12 +80,30 @@ class Asked:
         desk = Desk.model_validate({**state, "skills": self.registry.start(*names)})
         return AgentSession(
             desk,
-            key=f"{self.place}-{self.case.seed}",
+            key=f"{self.place.replace(' ', '-')}-{self.case.seed}",
             instructions=INSTRUCTIONS,
             profile=engine.profile,
             rebase_policy=AS_TOLD,
             tag="skil",
         )
+
+    def history(self, session: AgentSession[Desk], answer: Callable[[Sequence[Message]], Message]) -> list[Message]:
+        """The messages up to the question, all but its turn answered; a skill that comes later is loaded in its place.
+
+        Args:
+            session: A new session of this shop.
+            answer: Has the session answer messages.
+        """
+        turns = {"head": 0, "turn before": 2, "same turn": 1}[self.place]
+        messages: list[Message] = []
+        for turn, (said, _) in enumerate(SMALL_TALK[:turns]):
+            if turn == 1:
+                session.update(self.registry.load(SKILL, session.state.skills))
+            messages.append(said)
+            messages.append(answer(messages))
+        if self.place == "same turn":
+            session.update(self.registry.load(SKILL, session.state.skills))
+        return [*messages, self.question]
 
     def answer(self) -> tuple[list[str], str]:
         """The line before the call, and the tool that the policy wants."""

@@ -14,13 +14,13 @@ import torch
 
 from benchmarks._modes import common, divergence
 from benchmarks._modes_splice import CLEAR
-from benchmarks._skills_local import GREETING, SKILL, Asked, Place, tools
+from benchmarks._skills_local import SMALL_TALK, Asked, Place, tools
 from pkv_agents import Message, wire
 from pkv_agents.kv import Forwarded, KVSegment, Placed, SegmentModel, compile_segment, compose, splice
 from pkv_agents.local import SKILL_PREAMBLE, SKILL_SEAM, Conversation, LocalModel, find_skills
 
 SEAMS = (0, 1, 4, 16)
-EXACT_ARM = "compiled for this head"
+EXACT_ARM = "compiled in this place"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,17 +99,14 @@ def whole_row(engine: LocalModel, asked: Asked) -> WholeRow:
 
 
 def history_of(asked: Asked, talk: Conversation) -> list[Message]:
-    """The messages up to the question; for a later skill one turn is answered, and then it is loaded."""
-    if asked.place == "head":
-        return [asked.question]
-    greeting = [GREETING[0]]
-    reply = talk.answer(greeting, tool_choice="none", max_tokens=1).reply
-    talk.session.update(asked.registry.load(SKILL, talk.session.state.skills))
-    return [*greeting, reply.message, asked.question]
+    """The messages up to the question, each turn before it answered by one token."""
+    return asked.history(
+        talk.session, lambda messages: talk.answer(messages, tool_choice="none", max_tokens=1).reply.message
+    )
 
 
-def quality_rows(engine: LocalModel, asked: Asked) -> Iterator[QualityRow]:
-    """Every arm on one shop."""
+def quality_rows(engine: LocalModel, asked: Asked, *, reverse: bool) -> Iterator[QualityRow]:
+    """Every arm on one shop; the control whose tokens are reversed, which costs a prefill, if it is wanted."""
     segments, encode = engine.segments, engine.template.encode
     ids = _prompt(engine, asked)
     found = find_skills(ids, [encode(asked.text)])[0]
@@ -125,7 +122,7 @@ def quality_rows(engine: LocalModel, asked: Asked) -> Iterator[QualityRow]:
     margin, right = float(best.values[0] - best.values[1]), int(best.indices[0]) == one[len(lines[1])]
     head, preamble = clean.segment.slice(0, len(front)), engine.template.preamble(SKILL_PREAMBLE)
     at_home = Placed(found.start, clean.segment.slice(found.start, found.stop))
-    for arm, made in _arms(segments, ids, head, list(found.ids), rest, preamble, at_home):
+    for arm, made in _arms(segments, ids, head, rest, preamble, at_home, reverse):
         have = _places(segments, made, lines)
         kl = [round(divergence(want, got), 6) for want, got in zip(truth, have, strict=True)]
         agrees = all(int(want.argmax()) == int(got.argmax()) for want, got in zip(truth[1:], have[1:], strict=True))
@@ -146,12 +143,14 @@ def quality_rows(engine: LocalModel, asked: Asked) -> Iterator[QualityRow]:
 
 
 def _prompt(engine: LocalModel, asked: Asked) -> list[int]:
-    session, history = asked.session(engine), [asked.question]
-    if asked.place == "later":
-        greeting = [GREETING[0]]
-        session.commit(session.plan(greeting), answer=GREETING[1])
-        session.update(asked.registry.load(SKILL, session.state.skills))
-        history = [*GREETING, asked.question]
+    session = asked.session(engine)
+    replies = dict(SMALL_TALK)
+
+    def answer(messages: Sequence[Message]) -> Message:
+        session.commit(session.plan(messages), answer=(reply := replies[messages[-1]]))
+        return reply
+
+    history = asked.history(session, answer)
     return engine.render_ids(wire(session.plan(history), history), tools())
 
 
@@ -159,11 +158,12 @@ def _arms(
     segments: SegmentModel,
     ids: Sequence[int],
     head: KVSegment,
-    skill: list[int],
     rest: list[int],
     preamble: list[int],
     at_home: Placed,
+    reverse: bool,
 ) -> Iterator[tuple[str, Forwarded]]:
+    skill = at_home.segment.ids.tolist()
     compiled = compile_segment(segments, skill, preamble=preamble)
     for seam in SEAMS:
         name = f"seam {seam}" + (" (the default)" if seam == SKILL_SEAM else "")
@@ -171,8 +171,9 @@ def _arms(
     yield EXACT_ARM, compose(segments, ids, [at_home])
     moved = compiled.moved(head.stop)
     yield "control: no rotation", splice(segments, head, [replace(moved, written=moved.positions)], query=rest)
-    turned = compile_segment(segments, skill[::-1], preamble=preamble)
-    yield "control: tokens reversed", splice(segments, head, [replace(turned, ids=skill)], query=rest)
+    if reverse:
+        turned = compile_segment(segments, skill[::-1], preamble=preamble)
+        yield "control: tokens reversed", splice(segments, head, [replace(turned, ids=skill)], query=rest)
     yield "control: skill absent", segments.forward(head, rest)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks._skills_local import SKILL, Asked, Place, tools
+from benchmarks._skills_local import Asked, Place, tools
 from benchmarks._skills_local_quality import history_of
 from pkv_agents import Message, SkillRegistry, wire
 from pkv_agents.kv import DiskStore
@@ -82,8 +82,8 @@ class Timing:
     def __init__(self, make: Engine, asked: Asked, folder: Path) -> None:
         self.asked = asked
         self._make = make
-        self._folder = folder / asked.place
-        self._home = folder / f"{asked.place}-home"
+        self._folder = folder / "anywhere"
+        self._home = folder / "in place"
         self._plain = _warm(make(None))
         self._memory = _warm(make(None))
         self._memory.skills.compile([asked.text])
@@ -159,6 +159,3 @@ def _warm(engine: LocalModel) -> LocalModel:
     _ = engine.segments, engine.profile
     engine.clear_cache()
     return engine
-
-
-__all__ = ["SKILL", "Sizes", "TimeRow", "Timing", "time_rows"]

@@ -3,8 +3,8 @@
     python -m benchmarks.skills_local [--parts time quality] [--worlds N] [--repeats N] [--quick] [--json FILE]
 
 The embedded model with the shop's adapter, through `LocalModel` and `Conversation`. The skill stands in the head of a
-new session, or is loaded in mid-session by an erratum behind an answered turn; it was compiled ahead under the keys of
-`python -m pkv_agents skills compile`.
+new session, or is loaded in mid-session by an erratum, in the turn of the question or in the one before it. It was
+compiled ahead under the keys of `python -m pkv_agents skills compile`.
 
 `time`: time to the first token behind an empty prefix cache, from disk (verified now, or earlier in the process) and
 from memory, beside a prefill of the same tokens; bytes and seconds of compiling.
@@ -48,7 +48,10 @@ from pkv_agents.local import LocalModel
 
 FORMAT = 1
 PARTS = ("time", "quality")
-PLACES: tuple[Place, ...] = ("head", "later")
+PLACES: tuple[Place, ...] = ("head", "turn before", "same turn")
+TIMED: tuple[Place, ...] = ("head", "same turn")
+REVERSED = 4
+"""Shops on which the costliest control is measured too."""
 TOKENS, WORLDS, REPEATS = 4_000, 12, 5
 
 
@@ -56,7 +59,7 @@ def time_part(make: Engine, *, tokens: int, repeats: int) -> dict[str, object]:
     """The rows of `time`, as data."""
     rows, sizes = list[TimeRow](), list[Sizes]()
     engine = make(None)
-    for place in PLACES:
+    for place in TIMED:
         with tempfile.TemporaryDirectory() as folder:
             timing = Timing(make, next(draw(1, tokens, engine, place)), Path(folder))
             rows += time_rows(timing, repeats)
@@ -77,12 +80,12 @@ class Quality:
         self.turns = [WholeRow(**row) for row in former.get("turns", ())]
 
     def run(self, engine: LocalModel, *, tokens: int, worlds: int, keep: Callable[[], None]) -> None:
-        """Measures shops that are not there yet, both places of one before the next; `keep` is called after each."""
+        """Measures shops that are not there yet, all places of one before the next; `keep` is called after each."""
         started = time.perf_counter()
         for done, pair in enumerate(zip(*(draw(worlds, tokens, engine, place) for place in PLACES), strict=True), 1):
             for asked in pair:
                 if (asked.case.seed, asked.place) not in {(turn.seed, turn.place) for turn in self.turns}:
-                    self.rows += quality_rows(engine, asked)
+                    self.rows += quality_rows(engine, asked, reverse=done <= REVERSED)
                     self.turns.append(whole_row(engine, asked))
                     keep()
             say(f"quality: {done} of {worlds} shops, {time.perf_counter() - started:.0f} s")

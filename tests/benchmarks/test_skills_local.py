@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import skills_local
 from benchmarks._model import Loaded
-from benchmarks._skills_local import SKILL, draw
+from benchmarks._skills_local import SKILL, Place, draw
 from benchmarks._skills_local_quality import EXACT_ARM, quality_rows
 from pkv_agents.local import LocalModel
 from tests.local.tiny import tiny_llama, tiny_tokenizer
@@ -33,11 +33,11 @@ def test_a_skill_is_as_long_as_it_is_asked_for() -> None:
         assert ("## Goods" in asked.text) is (tokens > 1)
 
 
-@pytest.mark.parametrize("place", ["head", "later"])
-def test_every_arm_gives_a_row_and_the_exact_one_diverges_by_nothing(place: str) -> None:
+@pytest.mark.parametrize("place", skills_local.PLACES)
+def test_every_arm_gives_a_row_and_the_exact_one_diverges_by_nothing(place: Place) -> None:
     engine = loaded().engine
-    (asked,) = draw(1, TOKENS, engine, "head" if place == "head" else "later")
-    rows = {row.arm: row for row in quality_rows(engine, asked)}
+    (asked,) = draw(1, TOKENS, engine, place)
+    rows = {row.arm: row for row in quality_rows(engine, asked, reverse=True)}
     assert rows[EXACT_ARM].kl_tool < 1e-6 and rows[EXACT_ARM].agrees
     assert {arm for arm in rows if arm.startswith("control")} == {
         "control: no rotation",
@@ -59,12 +59,12 @@ def test_parts_are_written_and_kept(
     parts = json.loads(file.read_text())["parts"]
     assert skills_local.main([*options, "--parts", "quality", "--worlds", "1"]) == 0  # is there already
     assert list(parts) == ["quality", "time"]
-    assert {row["place"] for row in parts["quality"]["rows"]} == {"head", "later"}
+    assert {row["place"] for row in parts["quality"]["rows"]} == set(skills_local.PLACES)
     rows = {(row["place"], row["arm"]): row for row in parts["time"]["rows"]}
     assert rows["head", "prefill"]["grade"] == "exact" and rows["head", "memory"]["grade"] == "composed"
     assert rows["head", "for this head, disk, trusted"]["grade"] == "exact"
-    assert rows["later", "disk, trusted"]["grade"] == "composed"
-    for place in ("head", "later"):
+    assert rows["same turn", "disk, trusted"]["grade"] == "composed"
+    for place in skills_local.TIMED:
         assert rows[place, "disk, verified"]["computed"] < rows[place, "prefill"]["computed"] / 1.2
     sizes = parts["time"]["sizes"]
     assert all(size["disk_bytes"] > size["segment_bytes"] > 0 < size["slab_bytes"] for size in sizes)
