@@ -125,11 +125,18 @@ class SkillPlacer:
             self._settled.clear()
         return made
 
-    def put(self, done: Forwarded, wanted: GenerationOptions | None, key_of: KeyOf) -> None:
-        """Writes a segment into a slab of its own: of the request's session, or of nobody's."""
+    def put(self, done: Forwarded, wanted: GenerationOptions | None, key_of: KeyOf, *, behind: int = 1) -> None:
+        """Writes a segment into a slab of its own: of the request's session, with room for the answer, or of nobody's.
+
+        Args:
+            done: What was computed.
+            wanted: The request's options; None if the slab is nobody's.
+            key_of: The cache's key for an origin.
+            behind: How many tokens of the prompt follow.
+        """
         ids = done.segment.ids.tolist()
         session = wanted.session if wanted else None
-        room = wanted.max_tokens + 1 if wanted else 0
+        room = wanted.max_tokens + behind if wanted else 0
         with self._cache.lease(key_of(done.segment.origin), (*ids, 0), reserve=room, session=session) as lease:
             if lease.cached < len(ids):
                 lease.slab.crop(0)
@@ -148,7 +155,7 @@ class SkillPlacer:
         base, known = self._base(ids, found, head, key_of)
         placed = [Placed(one.start, self._segment(ids, one, head)) for one in found[known:]]
         done = compose(self._segments(), whole, placed, seam=SEAM, base=base)
-        self.put(done, wanted, key_of)
+        self.put(done, wanted, key_of, behind=len(ids) - len(whole))
         return done.computed
 
     def _base(

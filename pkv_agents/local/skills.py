@@ -86,9 +86,10 @@ class SkillShelf:
     def digest(self, found: Found) -> str:
         """What identifies a compiled skill in its place, known without compiling it."""
         first = len(self.preamble)
+        ids = np.asarray(found.whole, dtype=np.int32)
+        written = np.arange(first, first + len(ids), dtype=np.int32)
         origin = compiled_origin(found.whole, self.preamble)
-        written = range(first, first + len(found.whole))
-        return found.cut(KVSegment(found.whole, written, first, (), (), "", origin)).digest
+        return found.cut(KVSegment(ids, written, first, (), (), "", origin)).digest
 
     def get(self, model: SegmentModel, found: Found) -> KVSegment:
         """A compiled skill as it stands in a prompt: kept, from disk, or compiled now."""

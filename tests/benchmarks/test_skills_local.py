@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import skills_local
 from benchmarks._model import Loaded
 from benchmarks._skills_local import SKILL, Place, draw
 from benchmarks._skills_local_quality import EXACT_ARM, quality_rows
+from benchmarks.skills_local import PLACES, TIMED, main
 from pkv_agents.local import LocalModel
 from tests.local.tiny import tiny_llama, tiny_tokenizer
 
@@ -33,7 +33,7 @@ def test_a_skill_is_as_long_as_it_is_asked_for() -> None:
         assert ("## Goods" in asked.text) is (tokens > 1)
 
 
-@pytest.mark.parametrize("place", skills_local.PLACES)
+@pytest.mark.parametrize("place", PLACES)
 def test_every_arm_gives_a_row_and_the_exact_one_diverges_by_nothing(place: Place) -> None:
     engine = loaded().engine
     (asked,) = draw(1, TOKENS, engine, place)
@@ -51,20 +51,23 @@ def test_every_arm_gives_a_row_and_the_exact_one_diverges_by_nothing(place: Plac
 def test_parts_are_written_and_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(skills_local, "load_model", lambda *_, **__: loaded())
+    def loading(*_: object, **__: object) -> Loaded:
+        return loaded()
+
+    monkeypatch.setattr("benchmarks.skills_local.load_model", loading)
     file = tmp_path / "rows.json"
     options = ["--quick", "--tokens", str(10 * TOKENS), "--json", str(file)]
-    assert skills_local.main([*options, "--parts", "quality", "--worlds", "1"]) == 0
-    assert skills_local.main([*options, "--parts", "time", "--repeats", "1"]) == 0
+    assert main([*options, "--parts", "quality", "--worlds", "1"]) == 0
+    assert main([*options, "--parts", "time", "--repeats", "1"]) == 0
     parts = json.loads(file.read_text())["parts"]
-    assert skills_local.main([*options, "--parts", "quality", "--worlds", "1"]) == 0  # is there already
+    assert main([*options, "--parts", "quality", "--worlds", "1"]) == 0  # is there already
     assert list(parts) == ["quality", "time"]
-    assert {row["place"] for row in parts["quality"]["rows"]} == set(skills_local.PLACES)
+    assert {row["place"] for row in parts["quality"]["rows"]} == set(PLACES)
     rows = {(row["place"], row["arm"]): row for row in parts["time"]["rows"]}
     assert rows["head", "prefill"]["grade"] == "exact" and rows["head", "memory"]["grade"] == "composed"
     assert rows["head", "for this head, disk, trusted"]["grade"] == "exact"
     assert rows["same turn", "disk, trusted"]["grade"] == "composed"
-    for place in skills_local.TIMED:
+    for place in TIMED:
         assert rows[place, "disk, verified"]["computed"] < rows[place, "prefill"]["computed"] / 1.2
     sizes = parts["time"]["sizes"]
     assert all(size["disk_bytes"] > size["segment_bytes"] > 0 < size["slab_bytes"] for size in sizes)
