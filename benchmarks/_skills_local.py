@@ -21,9 +21,8 @@ from benchmarks._cases import Case, draw_case
 from examples.support_agent.policy import read_field
 from examples.support_agent.schema import Shop
 from examples.support_agent.vocabulary import HELD_OUT
-from pkv_agents import AgentSession, Message, Skill, SkillRegistry, Skills
+from pkv_agents import DEFAULT_POLICY, AgentSession, Message, Skill, SkillRegistry, Skills
 from pkv_agents.local import LocalModel
-from pkv_agents.session import DEFAULT_POLICY
 
 Place = Literal["head", "turn before", "same turn"]
 """Where the skill stands: in the head, or in an erratum before the question's turn or in it."""

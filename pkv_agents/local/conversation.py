@@ -162,7 +162,7 @@ class Conversation:
                 "kv_approximate",
                 path=", ".join(reply.edited),
                 cost="the answer may differ from that of a clean prefill",
-                mend="edit_mode='erratum' without skills is exact",
+                mend="edit_mode='erratum' is exact, without skills or with skills that were compiled for this head",
                 message=f"the answer rests on keys and values that were {reply.grade}",
             )
         by_edit = plan.epoch.reason.startswith(EDITED)
