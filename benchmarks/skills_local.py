@@ -10,7 +10,7 @@ compiled ahead under the keys of `python -m pkv_agents skills compile`.
 from memory, beside a prefill of the same tokens; bytes and seconds of compiling.
 
 `quality`: divergence from a clean prefill (KL, in nats) and agreement of the decisions on shops that nothing else
-draws, with seams of 0 to 16 tokens and three controls; and whole turns in both ways.
+draws, with seams of 0 to 16 tokens and three controls; on the first shops also whole turns in both ways.
 
 A part that is not run is kept as the JSON file has it, and `quality` goes on from the shops in it, if that is about the
 same model.
@@ -50,8 +50,8 @@ FORMAT = 1
 PARTS = ("time", "quality")
 PLACES: tuple[Place, ...] = ("head", "turn before", "same turn")
 TIMED: tuple[Place, ...] = ("head", "same turn")
-REVERSED = 4
-"""Shops on which the costliest control is measured too."""
+COSTLY = 4
+"""Shops on which the costliest control and whole turns are measured too."""
 TOKENS, WORLDS, REPEATS = 4_000, 12, 5
 
 
@@ -84,9 +84,9 @@ class Quality:
         started = time.perf_counter()
         for done, pair in enumerate(zip(*(draw(worlds, tokens, engine, place) for place in PLACES), strict=True), 1):
             for asked in pair:
-                if (asked.case.seed, asked.place) not in {(turn.seed, turn.place) for turn in self.turns}:
-                    self.rows += quality_rows(engine, asked, reverse=done <= REVERSED)
-                    self.turns.append(whole_row(engine, asked))
+                if (asked.case.seed, asked.place) not in {(row.seed, row.place) for row in self.rows}:
+                    self.rows += quality_rows(engine, asked, reverse=done <= COSTLY)
+                    self.turns += [whole_row(engine, asked)] if done <= COSTLY else []
                     keep()
             say(f"quality: {done} of {worlds} shops, {time.perf_counter() - started:.0f} s")
         engine.clear_cache()
