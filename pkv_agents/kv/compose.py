@@ -1,8 +1,9 @@
-"""A prompt with skills in it: what is compiled is put in place, what stands between is computed, in one forward.
+"""A prompt with skills in it: what is compiled is put in place, and only what stands between is computed.
 
     ids       [ i i i | s s s s s | j j | t t t | b b ]
     placed              ^ 3: S            ^ 10: T
     computed  [ I I I | S s s s s | J J | T t t | B B ]        seam=1
+              prefill   ...... one forward ..........
 
 `splice` puts segments one behind the other behind a head; here the text between and behind them is known too. A segment
 that was compiled behind just the tokens that stand before it here is what a prefill gives: no seam, and still exact.
@@ -82,6 +83,9 @@ def compose(
     if not placed or seam < 0:
         raise SegmentError("compose with at least one segment, and a seam of 0 or more tokens")
     model.check_ids(ids, 0)
+    before = 0
+    if base is None and (before := placed[0].start):  # without a mask over all that stands behind it
+        base = model.prefill(ids[:before]).segment
     parts = [] if base is None else [_checked(model, base, ids, seam)]
     fresh: list[int] = []
     loose: list[Placed] = []
@@ -105,7 +109,10 @@ def compose(
     fresh += range(at, len(ids))
     origin = _origin(loose, seam, base)
     whole = replace(concat(parts), origin=origin)
-    return model.recompute(whole, fresh, origin=origin) if fresh else Forwarded(whole, None, 0)
+    if not fresh:
+        return Forwarded(whole, None, before)
+    done = model.recompute(whole, fresh, origin=origin)
+    return replace(done, computed=before + done.computed)
 
 
 def _checked(model: SegmentModel, base: KVSegment, ids: Sequence[int], seam: int) -> KVSegment:

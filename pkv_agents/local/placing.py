@@ -3,9 +3,9 @@
     head  [ instructions | skill | state ]        the same for all users up to the last skill in it: shared
     later [ ... | user | <state-update> skill ... ]      a skill that was loaded in mid-session: this session's own
 
-What stands before a skill is taken from the cache if it is there, else computed. A skill in the head that was compiled
-behind just the tokens that stand before it (`compile(..., behind=...)`) leaves the answer exact; any other
-makes it `Composed`, and everything behind it, which its key in the cache and each answer say. Which skill is of the one
+What stands before a skill is taken from the cache if it is there, else computed. A skill that was compiled for just
+this head (`compile(..., behind=...)`) is kept together with what stands before it, and leaves the answer exact; any other
+makes it `Composed`, and everything behind it, which its key in the cache and each answer say. Which skill is of which
 kind is settled once in a process, so that a conversation does not change its kind.
 """
 
@@ -60,7 +60,7 @@ class SkillPlacer:
         self._cache = cache
         self._template = template
         self._shelf = shelf
-        self._settled: OrderedDict[tuple[int, ...], bool] = OrderedDict()
+        self._settled: OrderedDict[tuple[int, tuple[int, ...]], bool] = OrderedDict()
         self._lock = threading.Lock()
 
     def place(
@@ -107,7 +107,8 @@ class SkillPlacer:
             tools: The tools of that request.
 
         Returns:
-            The segments, in the order of the texts, or of the head.
+            The segments, in the order of the texts; or in that of the head, each with what stands between it and the
+            skill before it.
 
         Raises:
             OptionsError: A skill does not stand in that head.
@@ -118,7 +119,8 @@ class SkillPlacer:
         ids = self._template.render(behind, tools).ids
         found = find_skills(ids[: self._template.head_size(ids) or len(ids)], wanted)
         whole = model.prefill(ids[: max((one.stop for one in found), default=1)]).segment
-        made = tuple(whole.slice(one.start, one.stop) for one in found)
+        starts = [0, *(one.stop for one in found)]
+        made = tuple(whole.slice(start, one.stop) for start, one in zip(starts, found, strict=False))
         for segment in made:
             shelf.put(model, segment, ids[: segment.start])
         with self._lock:
@@ -153,7 +155,7 @@ class SkillPlacer:
         if self._cache.match(key_of(self._origin(ids, found, head)), whole) == len(whole):
             return 0
         base, known = self._base(ids, found, head, key_of)
-        placed = [Placed(one.start, self._segment(ids, one, head)) for one in found[known:]]
+        placed = [self._placed(ids, found, index, head) for index in range(known, len(found))]
         done = compose(self._segments(), whole, placed, seam=SEAM, base=base)
         self.put(done, wanted, key_of, behind=len(ids) - len(whole))
         return done.computed
@@ -168,42 +170,46 @@ class SkillPlacer:
             return KVSegment.from_slab(slab, fingerprint=fingerprint, stop=common)
 
         for known in reversed(range(len(found))):
-            least = found[known - 1].stop if known else 1
+            before = found[known - 1].stop if known else 0
+            # What was compiled for this head holds what stands between it and the skill before it.
+            most = before if known < self._exact(ids, found, head) else found[known].start
             key = key_of(self._origin(ids, found[:known], head))
-            if (base := self._cache.read(key, ids[: found[known].start], copied, least=least)) is not None:
+            if (base := self._cache.read(key, ids[:most], copied, least=max(1, before))) is not None:
                 return base, known
         return None, 0
 
     def _origin(self, ids: Sequence[int], found: Sequence[Found], head: int) -> Origin:
         """The origin of a prompt with these skills in place."""
-        loose = list(found)
-        while loose and self._is_exact(ids, loose[0], head):
-            del loose[0]
+        loose = found[self._exact(ids, found, head) :]
         if not loose:
             return EXACT
         digest = self._shelf().digest
         return placed_origin([one.start for one in loose], [digest(one) for one in loose], seam=SEAM)
 
-    def _is_exact(self, ids: Sequence[int], one: Found, head: int) -> bool:
-        """Whether a skill is there as it was computed in just this place."""
-        if one.stop > head:
-            return False
-        key = tuple(ids[: one.stop])
-        with self._lock:
-            known = self._settled.get(key)
-        if known is None:
-            known = self._shelf().exact(self._segments(), one, ids[: one.start]) is not None
-            self._settle(key, known)
-        return known
+    def _exact(self, ids: Sequence[int], found: Sequence[Found], head: int) -> int:
+        """How many skills, from the first on, are there as they were computed in just this place."""
+        before = 0
+        for count, one in enumerate(found):
+            key = (before, tuple(ids[: one.stop]))
+            with self._lock:
+                known = self._settled.get(key) if one.stop <= head else False
+            if known is None:
+                known = self._shelf().exact(self._segments(), ids[before : one.stop], ids[:before]) is not None
+                self._settle(key, known)
+            if not known:
+                return count
+            before = one.stop
+        return len(found)
 
-    def _segment(self, ids: Sequence[int], one: Found, head: int) -> KVSegment:
-        if self._is_exact(ids, one, head):
-            if (exact := self._shelf().exact(self._segments(), one, ids[: one.start])) is not None:
-                return exact
-            self._settle(tuple(ids[: one.stop]), False)  # its file is gone
-        return self._shelf().get(self._segments(), one)
+    def _placed(self, ids: Sequence[int], found: Sequence[Found], index: int, head: int) -> Placed:
+        one, before = found[index], found[index - 1].stop if index else 0
+        if index < self._exact(ids, found, head):
+            if (exact := self._shelf().exact(self._segments(), ids[before : one.stop], ids[:before])) is not None:
+                return Placed(before, exact)
+            self._settle((before, tuple(ids[: one.stop])), False)  # its file is gone
+        return Placed(one.start, self._shelf().get(self._segments(), one))
 
-    def _settle(self, key: tuple[int, ...], exact: bool) -> None:
+    def _settle(self, key: tuple[int, tuple[int, ...]], exact: bool) -> None:
         with self._lock:
             self._settled[key] = exact
             while len(self._settled) > _SETTLED:

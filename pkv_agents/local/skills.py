@@ -99,9 +99,9 @@ class SkillShelf:
             self.put(model, segment, self.preamble)
         return found.cut(segment)
 
-    def exact(self, model: SegmentModel, found: Found, before: Sequence[int]) -> KVSegment | None:
-        """A skill that was compiled behind just the tokens that stand before it; None if there is none."""
-        return self._load(model, found.ids, tuple(before))
+    def exact(self, model: SegmentModel, ids: Sequence[int], before: Sequence[int]) -> KVSegment | None:
+        """Tokens that were compiled behind just those that stand before them; None if they were not."""
+        return self._load(model, tuple(ids), tuple(before))
 
     def put(self, model: SegmentModel, segment: KVSegment, preamble: Sequence[int]) -> None:
         """Keeps a compiled skill."""

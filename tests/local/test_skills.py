@@ -118,6 +118,22 @@ def test_exact_up_to_the_first_skill_that_is_not(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == files
 
 
+@pytest.mark.parametrize("gone", [0, 1])
+def test_behind_a_skill_whose_file_is_gone_the_others_are_put_in_place_too(tmp_path: Path, gone: int) -> None:
+    asked = [head(SKILL, OTHER), USER]
+    made = with_store(tmp_path / "whole").skills.compile([SKILL, OTHER], behind=asked)
+    store = DiskStore(tmp_path / "rest")
+    ids = with_store(tmp_path / "whole").render_ids(asked)
+    segments = with_store(tmp_path / "whole").segments
+    kept = made[1 - gone]
+    store.save(segments, kept, preamble=ids[: kept.start])
+    model = with_store(tmp_path / "rest")
+    for _ in range(2):
+        reply = model.generate(asked, max_tokens=2, skills=[SKILL, OTHER])
+        assert isinstance(reply.origin, Composed) and len(reply.origin.parts) == 2 - gone
+    assert reply.cached_tokens > 100
+
+
 def test_a_file_that_is_gone_makes_the_next_answer_composed(tmp_path: Path) -> None:
     model, asked = with_store(tmp_path), [head(), USER]
     model.skills.compile([SKILL], behind=asked)
