@@ -4,8 +4,8 @@
     later [ ... | user | <state-update> skill ... ]      a skill that was loaded in mid-session: this session's own
 
 What stands before a skill is taken from the cache if it is there, else computed. A skill that was compiled for just
-this head (`compile(..., behind=...)`) is kept together with what stands before it, and leaves the answer exact; any other
-makes it `Composed`, and everything behind it, which its key in the cache and each answer say. Which skill is of which
+this head (`compile(..., behind=...)`) is kept together with what stands before it, and leaves the answer exact. Any
+other makes it `Composed`, and everything behind it; its key in the cache and each answer say so. Which skill is of which
 kind is settled once in a process, so that a conversation does not change its kind.
 """
 
