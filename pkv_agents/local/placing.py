@@ -5,8 +5,8 @@
 
 What stands before a skill is taken from the cache if it is there, else computed. A skill that was compiled for just
 this head (`compile(..., behind=...)`) is kept together with what stands before it, and leaves the answer exact. Any
-other makes it `Composed`, and everything behind it; its key in the cache and each answer say so. Which skill is of which
-kind is settled once in a process, so that a conversation does not change its kind.
+other makes it `Composed`, and everything behind it; its key in the cache and each answer say so. Which skill is of
+which kind is settled once in a process, so that a conversation does not change its kind.
 """
 
 from __future__ import annotations

@@ -128,10 +128,10 @@ def test_behind_a_skill_whose_file_is_gone_the_others_are_put_in_place_too(tmp_p
     kept = made[1 - gone]
     store.save(segments, kept, preamble=ids[: kept.start])
     model = with_store(tmp_path / "rest")
-    for _ in range(2):
+    for least in (100, len(ids) - 1):
         reply = model.generate(asked, max_tokens=2, skills=[SKILL, OTHER])
         assert isinstance(reply.origin, Composed) and len(reply.origin.parts) == 2 - gone
-    assert reply.cached_tokens > 100
+        assert reply.cached_tokens >= least
 
 
 def test_a_file_that_is_gone_makes_the_next_answer_composed(tmp_path: Path) -> None:
