@@ -11,9 +11,12 @@ which kind is settled once in a process, so that a conversation does not change 
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
 
 from pkv_agents.kv import (
     EXACT,
@@ -60,7 +63,7 @@ class SkillPlacer:
         self._cache = cache
         self._template = template
         self._shelf = shelf
-        self._settled: OrderedDict[tuple[int, tuple[int, ...]], bool] = OrderedDict()
+        self._settled: OrderedDict[bytes, bool] = OrderedDict()
         self._lock = threading.Lock()
 
     def place(
@@ -190,7 +193,7 @@ class SkillPlacer:
         """How many skills, from the first on, are there as they were computed in just this place."""
         before = 0
         for count, one in enumerate(found):
-            key = (before, tuple(ids[: one.stop]))
+            key = _digest(ids, before, one)
             with self._lock:
                 known = self._settled.get(key) if one.stop <= head else False
             if known is None:
@@ -206,14 +209,20 @@ class SkillPlacer:
         if index < self._exact(ids, found, head):
             if (exact := self._shelf().exact(self._segments(), ids[before : one.stop], ids[:before])) is not None:
                 return Placed(before, exact)
-            self._settle((before, tuple(ids[: one.stop])), False)  # its file is gone
+            self._settle(_digest(ids, before, one), False)  # its file is gone
         return Placed(one.start, self._shelf().get(self._segments(), one))
 
-    def _settle(self, key: tuple[int, tuple[int, ...]], exact: bool) -> None:
+    def _settle(self, key: bytes, exact: bool) -> None:
         with self._lock:
             self._settled[key] = exact
             while len(self._settled) > _SETTLED:
                 self._settled.popitem(last=False)
+
+
+def _digest(ids: Sequence[int], before: int, one: Found) -> bytes:
+    """Identifies a skill, what stands before it, and where the skill before it ends."""
+    data = np.asarray([before, *ids[: one.stop]], dtype=np.int32).tobytes()
+    return hashlib.blake2b(data, digest_size=16).digest()
 
 
 __all__ = ["KeyOf", "SkillPlacer"]
