@@ -102,3 +102,27 @@ def test_a_model_that_is_not_there_is_one_line(
     assert program.main(["skills", "compile", str(skills), *options]) == 2
     assert program.main(["skills", "compile", str(skills), *options, "--dtype", "float99"]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")  # peft 0.21 asks for it
+@pytest.mark.parametrize("merge", [False, True])
+def test_an_adapter_has_segments_of_its_own(
+    skills: Path, model: Path, tmp_path: Path, merge: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    peft = pytest.importorskip("peft")
+    adapter, store = tmp_path / "adapter", tmp_path / "store"
+    lora = peft.LoraConfig(r=2, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+    peft.get_peft_model(AutoModelForCausalLM.from_pretrained(model), lora).save_pretrained(adapter)
+    options = [str(skills), "--model", str(model), "--store", str(store), "--adapter", str(adapter)]
+    assert program.main(["skills", "compile", *options, *(["--merge"] if merge else [])]) == 0
+
+    adapted = peft.PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(model), adapter).eval()
+    loaded = adapted.merge_and_unload() if merge else adapted
+    local = LocalModel(loaded, tiny_tokenizer(), skill_store=DiskStore(store))
+    before = sorted(store.iterdir())
+    local.skills.compile([SkillRegistry(load_skills(skills)).head_text("refunds")])
+    assert sorted(store.iterdir()) == before
+    assert program.main(["skills", "verify", *options[:-2]]) == 1  # without the adapter it is another model
+    assert program.main(["skills", "verify", *options[:-1], str(tmp_path / "none")]) == 2
+    assert "no adapter in 'none'" in capsys.readouterr().err
