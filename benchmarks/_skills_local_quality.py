@@ -88,7 +88,11 @@ def whole_row(engine: LocalModel, asked: Asked) -> WholeRow:
         engine.clear_cache()
         session = asked.session(engine)
         talk = Conversation(
-            engine, session, skills=skills, options={"tools": tools(), "tool_choice": "any", "preface": 64}
+            engine,
+            session,
+            skills=skills,
+            later_skills=True,
+            options={"tools": tools(), "tool_choice": "any", "preface": 64},
         )
         reply = talk.answer(history_of(asked, talk)).reply
         called = reply.tool_calls[0]

@@ -122,7 +122,9 @@ class Timing:
         engine.clear_cache()
         session = self.asked.session(engine)
         wanted = self.asked.registry if skills is None else skills
-        talk = Conversation(engine, session, skills=wanted, options={"tools": tools(), "max_tokens": 1})
+        talk = Conversation(
+            engine, session, skills=wanted, later_skills=True, options={"tools": tools(), "max_tokens": 1}
+        )
         messages: list[Message] = history_of(self.asked, talk)
         return talk.answer(messages, tool_choice="none").reply
 

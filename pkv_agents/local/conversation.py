@@ -65,7 +65,9 @@ class Conversation:
         session: The conversation's session.
         edit_mode: What a changed field does; see the table above.
         skills: What is put in place from compiled keys and values: texts in the session's instructions, or a registry,
-            whose trusted skills are put in place wherever one stands, in the head or in the erratum that loaded it.
+            whose trusted skills are put in place where they stand in the head.
+        later_skills: Of a registry, also those that an erratum loads in mid-session. The first token comes many times
+            sooner, but a skill that is put in place behind the question has not read it: measure whether it decides.
         qualified: Refuse a mode that the model's qualification does not allow.
         options: Of each generation; see `GenerationOptions`.
 
@@ -81,13 +83,14 @@ class Conversation:
         *,
         edit_mode: str = "erratum",
         skills: Sequence[str] | SkillRegistry = (),
+        later_skills: bool = False,
         qualified: bool = False,
         options: OptionFields | None = None,
     ) -> None:
         self.model = model
         self.session = session
         self.skills = skills if isinstance(skills, SkillRegistry) else tuple(skills)
-        self._texts = _forms(skills, session) if isinstance(skills, SkillRegistry) else ()
+        self._texts = _forms(skills, session, later_skills) if isinstance(skills, SkillRegistry) else ()
         self.edit_mode = edit_mode
         self._way = edit_way(edit_mode)
         self._options: OptionFields = options if options is not None else OptionFields()
@@ -175,11 +178,12 @@ class Conversation:
         return None
 
 
-def _forms(registry: SkillRegistry, session: AgentSession[Any]) -> tuple[str, ...]:
-    """Each skill as it stands in a head, and as an erratum tells it."""
+def _forms(registry: SkillRegistry, session: AgentSession[Any], later: bool) -> tuple[str, ...]:
+    """Each skill as it stands in a head; and, if it may come later, as an erratum tells it."""
     names = [skill.name for skill in registry if registry.is_trusted(skill.name)]
     heads = [registry.head_text(name) for name in names]
-    return tuple(dict.fromkeys([*heads, *(registry.appended_text(name, style=session.style) for name in names)]))
+    appended = [registry.appended_text(name, style=session.style) for name in names] if later else []
+    return tuple(dict.fromkeys([*heads, *appended]))
 
 
 def _in_the_head(plan: TurnPlan) -> tuple[str, ...]:

@@ -61,7 +61,7 @@ def test_a_skill_loaded_in_mid_session_is_put_in_place_and_is_near_a_clean_prefi
     shop = draw_shop(4)
     registry = SkillRegistry([Skill("shop", "The rules of the shop.", shop.policy)])
     session = AgentSession(_Desk(skills=registry.start()), key="mid-session")
-    talk = Conversation(model, session, skills=registry, options={"max_tokens": 4})
+    talk = Conversation(model, session, skills=registry, later_skills=True, options={"max_tokens": 4})
     history = [Message("user", "Hello.")]
     first = talk.answer(history).reply
     session.update(registry.load("shop", session.state.skills))

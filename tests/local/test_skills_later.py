@@ -26,11 +26,13 @@ class Desk(TrackedState):
 class Talk:
     """A conversation, its history, and a model of its own."""
 
-    def __init__(self, skills: Any = REGISTRY, *, folder: Path | None = None, template: str = PERMISSIVE) -> None:
+    def __init__(
+        self, skills: Any = REGISTRY, *, folder: Path | None = None, template: str = PERMISSIVE, later: bool = True
+    ) -> None:
         store = DiskStore(folder) if folder is not None else None
         self.model = LocalModel(tiny_llama(), tiny_tokenizer(template), cache_bytes=64 << 20, skill_store=store)
         self.session = AgentSession(Desk(skills=REGISTRY.start("tone")), key="s", tag="abcd", strict=True)
-        self.talk = Conversation(self.model, self.session, skills=skills, options={"max_tokens": 4})
+        self.talk = Conversation(self.model, self.session, skills=skills, later_skills=later, options={"max_tokens": 4})
         self.history: list[Message] = []
 
     def say(self, text: str) -> Any:
@@ -117,6 +119,11 @@ def test_without_the_callers_word_it_is_prefilled() -> None:
     talk.load()
     reply = talk.say("two").reply
     assert reply.grade == "exact" and not talk.session.report().notices
+    heads_only = Talk(later=False)
+    first = heads_only.say("one").reply
+    heads_only.load()
+    second = heads_only.say("two").reply
+    assert second.origin == first.origin and isinstance(second.origin, Composed)
 
 
 def test_a_call_that_fails_leaves_everything_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
