@@ -43,7 +43,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-_EVENTS = frozenset({"history_forked", "history_edited", "history_rewritten", "carrier_changed"})
+_EVENTS = frozenset({"history_forked", "history_edited", "history_rewritten", "carrier_changed", "skills_refreshed"})
 _ADVICE = frozenset(
     {"rebase_requested", "payback", "cache_cold", "below_minimum", "markers_beside", "skill_long", "skills_refreshed"}
 )
