@@ -124,7 +124,7 @@ class ToolShelf:
             if record is not None and not _is_function(record):
                 beside.append(record)
                 continue
-            spec = tool_from(record if record is not None else one)
+            spec = tool_from(cast("object", one))
             specs[spec.name] = spec
             if isinstance(one, BaseTool):
                 runs[spec.name] = one
