@@ -58,13 +58,19 @@ def newer(registry: SkillRegistry) -> SkillRegistry:
 
 
 def agent_for(
-    model: BaseChatModel, tools: Sequence[Any] = (), *, saver: Any = None, before: Sequence[Any] = (), **options: Any
+    model: BaseChatModel,
+    own_tools: Sequence[Any] = (),
+    /,
+    *,
+    saver: Any = None,
+    before: Sequence[Any] = (),
+    **options: Any,
 ) -> Any:
     """An agent with `StateMiddleware(Desk, **options)`."""
     context = options.pop("context", None)
     ours = StateMiddleware(options.pop("schema", Desk), instructions=POLICY, tag=TAG, **options)
     memory = saver if saver is not None else InMemorySaver()
-    return create_agent(model, list(tools), middleware=[*before, ours], checkpointer=memory, context_schema=context)
+    return create_agent(model, list(own_tools), middleware=[*before, ours], checkpointer=memory, context_schema=context)
 
 
 def user(text: str, **rest: Any) -> dict[str, Any]:
