@@ -2,12 +2,10 @@
 
 from ._asking import LOAD_SKILL, READ_SKILL_FILE, SkillAnswer, answer_skill_call
 from ._calls import CallDecision, allowed_tools, decide_call, native_tool_blocks
-from ._fields import check_state_field, state_field
 from ._from_code import skill_from_tools, tool_from
 from ._load import load_skill_folder, load_skills, read_resource
 from ._mcp import McpTools, fetch_mcp_tools, list_mcp_tools
 from ._openapi import tools_from_openapi
-from ._refreshed import skills_refreshed
 from ._registry import SkillRegistry
 from ._skill import Skill
 from ._state import OutsideText, Skills
@@ -29,7 +27,6 @@ __all__ = [
     "ToolsUpdate",
     "allowed_tools",
     "answer_skill_call",
-    "check_state_field",
     "decide_call",
     "fetch_mcp_tools",
     "list_mcp_tools",
@@ -39,9 +36,7 @@ __all__ = [
     "qualified",
     "read_resource",
     "skill_from_tools",
-    "skills_refreshed",
     "start_tools",
-    "state_field",
     "tool_from",
     "tools_from_openapi",
     "update_tools",

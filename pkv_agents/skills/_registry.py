@@ -190,6 +190,28 @@ class SkillRegistry:
             **self._moved("active", skills.active, active),
         }
 
+    def refreshed(self, skills: Skills, patch: Patch) -> Notice | None:
+        """What there is to say of a patch that `refresh` gave.
+
+        Args:
+            skills: What the conversation had before it.
+            patch: The patch.
+
+        Returns:
+            Advice, since nothing of the prefix moves; None where nothing changed, or there were no skills before.
+        """
+        if not patch or not (skills.available or skills.active):
+            return None
+        paths = sorted(patch)
+        more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
+        return Notice(
+            "skills_refreshed",
+            path=self.field,
+            cost=f"{len(paths)} changes are told by an update; what was sent stays",
+            mend="none is needed; keep one registry for a conversation where its skills should not change",
+            message=f"the registry is another than the conversation knows: {', '.join(paths[:5])}{more}",
+        )
+
     def active_tokens(self, skills: Skills) -> int:
         """How many tokens a conversation's active skills have."""
         return sum(self.count(text_of(value)) for value in skills.active.values())

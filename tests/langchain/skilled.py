@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
+from pydantic import Field
 
 from langchain_pkv import StateMiddleware, read_state
 from pkv_agents import Message, Skill, SkillRegistry, Skills, Tools, TrackedState, snapshot
@@ -34,7 +37,7 @@ class Desk(TrackedState):
     customer: str = "Mara Lindt"
     skills: Skills = Skills()
     tools: Tools = Tools()
-    switches: dict[str, bool] = {}
+    switches: dict[str, bool] = Field(default_factory=dict[str, bool])
 
 
 def a_registry(*more: Skill, folder: Path | None = None, **options: Any) -> SkillRegistry:
@@ -131,3 +134,45 @@ def names(body: dict[str, Any]) -> list[str]:
 def shown(body: dict[str, Any]) -> str:
     """All that a reader sees of a request."""
     return "\n".join(message.text for message in read(body))
+
+
+ORDER: dict[str, Any] = {
+    "type": "object",
+    "properties": {"order_id": {"type": "string"}},
+    "required": ["order_id"],
+}
+
+
+def made(name: str, schema: dict[str, Any] = ORDER, *, description: str = "", says: str = "") -> Any:
+    """A tool as an MCP client makes it: its schema is a dict."""
+
+    def run(**arguments: Any) -> str:
+        return f"{says or name}({json.dumps(arguments)})"
+
+    return StructuredTool.from_function(
+        run, name=name, description=description or f"Does {name}.", args_schema=dict(schema)
+    )
+
+
+def results(out: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(one.status, one.text) for one in out["messages"] if isinstance(one, ToolMessage)]
+
+
+class Offered(AgentMiddleware[Any, Any, Any]):
+    """A middleware that chooses tools for each call, as selectors and permissions do."""
+
+    def __init__(self, *steps: Any) -> None:
+        super().__init__()
+        self.steps = list(steps)
+
+    def _chosen(self, request: Any) -> Any:
+        wanted = self.steps.pop(0) if self.steps else None
+        if wanted is None:
+            return request
+        return request.override(tools=[one for one in request.tools if getattr(one, "name", "") in wanted])
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return handler(self._chosen(request))
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        return await handler(self._chosen(request))

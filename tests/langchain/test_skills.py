@@ -6,10 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from langchain_core.messages import ToolMessage
 
 from langchain_pkv import StateMiddleware
-from pkv_agents import LOAD_SKILL, READ_SKILL_FILE, Notice, SchemaError, Skill, SkillError, SkillRegistry, Skills
+from pkv_agents import LOAD_SKILL, READ_SKILL_FILE, Notice, SchemaError, Skill, SkillError, SkillRegistry
 from tests.langchain.providers import openai_model
 from tests.langchain.skilled import (
     CONFIG,
@@ -20,8 +19,8 @@ from tests.langchain.skilled import (
     arrays,
     assert_kept,
     assert_told_is_true,
-    names,
     newer,
+    results,
     run,
     shown,
     state_of,
@@ -30,10 +29,6 @@ from tests.langchain.skilled import (
 from tests.langchain.support import call
 
 REFUNDS = "# Skill: terms\\n\\n# Terms\\n\\nDelivery is the carrier's scan.\\n\\n# Skill: refunds"
-
-
-def results(out: dict[str, Any]) -> list[tuple[str, str]]:
-    return [(one.status, one.text) for one in out["messages"] if isinstance(one, ToolMessage)]
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -210,7 +205,7 @@ def test_mistakes_are_said_at_once(schema: Any, options: dict[str, Any], words: 
 def test_pinned_skills_over_the_budget_are_said_at_once() -> None:
     with pytest.raises(SkillError, match="the budget is 1"):
         StateMiddleware(Desk, skills=a_registry(budget=1))
+    model, _ = openai_model()
+    agent = agent_for(model, skills=lambda _: [])  # pyright: ignore[reportUnknownLambdaType]
     with pytest.raises(SchemaError, match="expected a SkillRegistry, not list"):
-        model, _ = openai_model()
-        agent_for(model, skills=lambda _: []).invoke(user("hello", pkv_state=Desk()), CONFIG)  # pyright: ignore[reportUnknownLambdaType]
-    assert Skills() == Desk().skills
+        agent.invoke(user("hello", pkv_state=Desk()), CONFIG)

@@ -1,4 +1,4 @@
-"""A folder of skills in `create_deep_agent`: theirs, ours instead, and what happens on the wire when the folder changes."""
+"""A folder of skills in `create_deep_agent`: theirs, ours instead, and the wire when the folder changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Skills when something goes wrong or branches off: failed calls, interrupts, forks, and state that the application owns."""
+"""Skills when something goes wrong or branches off, and in a state that the application owns."""
 
 from __future__ import annotations
 

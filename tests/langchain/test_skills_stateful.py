@@ -1,4 +1,4 @@
-"""Skills and tools with `with_state`: the session has them, the calls carry the array and what providers can be told."""
+"""Skills and tools with `with_state`: the session has them, the calls carry the array and what is native."""
 
 from __future__ import annotations
 

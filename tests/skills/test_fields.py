@@ -1,4 +1,4 @@
-"""What the adapters for frameworks need: the fields of a state, the notice of a refresh, tools as LangChain has them."""
+"""What adapters for frameworks need: the fields of a state, the notice of a refresh, tools as LangChain has them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,6 @@ from pkv_agents import (
     Tools,
     TrackedState,
     answer_skill_call,
-    check_state_field,
-    skills_refreshed,
-    state_field,
     tool_from,
 )
 
@@ -35,27 +32,27 @@ class Desk(TrackedState):
 def test_a_field_is_found_where_it_is() -> None:
     desk = Desk()
     for path, found in (("skills", desk.skills), ("parts.skills", desk.parts.skills)):
-        check_state_field(Desk, path, Skills)
-        assert state_field(desk, path, Skills) is found
+        Skills.check_at(Desk, path)
+        assert Skills.at(desk, path) is found
 
 
 @pytest.mark.parametrize(
     ("path", "kind"), [("name", Skills), ("none", Skills), ("skills", Tools), ("name.skills", Skills)]
 )
-def test_a_field_that_is_not_there(path: str, kind: type[BaseModel]) -> None:
+def test_a_field_that_is_not_there(path: str, kind: type[Skills | Tools]) -> None:
     with pytest.raises(SchemaError, match=f"Desk has no field {path} of type {kind.__name__}; declare it"):
-        check_state_field(Desk, path, kind)
+        kind.check_at(Desk, path)
     with pytest.raises(SchemaError, match="Desk has no field"):
-        state_field(Desk(), path, kind)
+        kind.at(Desk(), path)
 
 
 def test_the_notice_of_a_refresh() -> None:
     registry = SkillRegistry([Skill("refunds", "Rules.", "Thirty days.")])
-    assert skills_refreshed(registry, Skills(), registry.refresh(Skills())) is None
+    assert registry.refreshed(Skills(), registry.refresh(Skills())) is None
     skills = registry.start("refunds")
-    assert skills_refreshed(registry, skills, registry.refresh(skills)) is None
+    assert registry.refreshed(skills, registry.refresh(skills)) is None
     newer = registry.replaced(Skill("refunds", "Rules.", "Fourteen days."))
-    notice = skills_refreshed(newer, skills, newer.refresh(skills))
+    notice = newer.refreshed(skills, newer.refresh(skills))
     assert notice is not None and notice.is_advice and "skills.active[refunds]" in notice.message
 
 

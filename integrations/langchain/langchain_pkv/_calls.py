@@ -25,7 +25,6 @@ from pkv_agents import (
     TurnPlan,
     Usage,
     merge_stream_usage,
-    state_field,
 )
 
 SessionSource = AgentSession[Any] | Callable[[RunnableConfig], AgentSession[Any]]
@@ -99,7 +98,7 @@ class PlannedCall:
             profile, notices = model_profile(model) if session.own_profile is None else (None, ())
             plan = session.plan(core, profile=profile, model=model_name(model), notices=notices)
         own = cast("list[SystemMessage]", messages[: plan.leading])
-        native = NativeTools(state_field(session.state, tools, Tools), tools) if tools is not None else None
+        native = NativeTools(Tools.at(session.state, tools), tools) if tools is not None else None
         beside = native.blocks(plan) if native is not None else {}
         planned = [head(plan, own, session.instructions), *place(plan, messages, core, beside)]
         options = native.bound(asked, plan.profile, model) if native is not None else asked

@@ -25,9 +25,6 @@ from pkv_agents import (
     TrackedState,
     answer_skill_call,
     apply_patch,
-    check_state_field,
-    skills_refreshed,
-    state_field,
 )
 
 SkillSource = SkillRegistry | Callable[[Runtime[Any]], SkillRegistry]
@@ -52,7 +49,7 @@ class SkillDesk:
                 f"not a {type(source).__name__}"
             )
         if isinstance(source, SkillRegistry):
-            check_state_field(home.schema, source.field, Skills)
+            Skills.check_at(home.schema, source.field)
             source.start()
         self._source = source
         self._home = home
@@ -68,11 +65,11 @@ class SkillDesk:
     def news(self, state: TrackedState, runtime: Any) -> tuple[Patch, tuple[Notice, ...]]:
         """What brings a thread up to the registry; for a thread without skills, what it begins with."""
         registry = self.registry(runtime)
-        skills = state_field(state, registry.field, Skills)
+        skills = Skills.at(state, registry.field)
         if skills == Skills():
             registry.start()  # holds the pinned ones to the budget
         patch = registry.refresh(skills)
-        notice = skills_refreshed(registry, skills, patch)
+        notice = registry.refreshed(skills, patch)
         return patch, (notice,) if notice is not None else ()
 
     def tools(self) -> list[BaseTool]:
@@ -94,7 +91,7 @@ class SkillDesk:
         with self._one_at_a_time:  # tools of one step run in threads, and the application's state may be one object
             state = self._home.read(values, runtime)
             known = _behind(registry, state, _calls_before(values, runtime.tool_call_id))
-            skills = state_field(known, registry.field, Skills)
+            skills = Skills.at(known, registry.field)
             answer = answer_skill_call(registry, spec.name, arguments, skills)
             assert answer is not None, "a skill's tool that the core does not know"
             if answer.patch and not self._home.is_graph:
@@ -129,7 +126,7 @@ def _calls_before(values: Mapping[str, Any], call_id: str | None) -> list[Mappin
 def _behind(registry: SkillRegistry, state: TrackedState, calls: Sequence[Mapping[str, Any]]) -> TrackedState:
     """The state when those calls are answered."""
     for call in calls:
-        skills = state_field(state, registry.field, Skills)
+        skills = Skills.at(state, registry.field)
         answer = answer_skill_call(registry, LOAD_SKILL.name, call["args"], skills) if _loads(call) else None
         state = apply_patch(state, answer.patch) if answer is not None and answer.patch else state
     return state

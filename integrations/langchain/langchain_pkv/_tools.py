@@ -28,10 +28,8 @@ from pkv_agents import (
     Tools,
     ToolSpec,
     TrackedState,
-    check_state_field,
     decide_call,
     start_tools,
-    state_field,
     tool_from,
     update_tools,
 )
@@ -85,7 +83,7 @@ class ToolShelf:
     """
 
     def __init__(self, field: str, late: LateTools | None, home: Home) -> None:
-        check_state_field(home.schema, field, Tools)
+        Tools.check_at(home.schema, field)
         if late is not None and not callable(late):
             raise SchemaError(
                 f"late_tools is a function from LangGraph's Runtime to tools, not a {type(late).__name__}"
@@ -103,7 +101,7 @@ class ToolShelf:
 
     def of(self, state: TrackedState) -> Tools:
         """The conversation's tools."""
-        return state_field(state, self.field, Tools)
+        return Tools.at(state, self.field)
 
     def offer(self, given: Sequence[object], runtime: Any) -> Offer:
         """The tools that there are now.
