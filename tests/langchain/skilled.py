@@ -114,10 +114,11 @@ def state_of(agent: Any, config: RunnableConfig = CONFIG) -> Any:
 
 def assert_kept(provider: Provider) -> None:
     """I1: each request extends the one before; OpenAI's choice among the tools is no part of what is cached."""
-    assert_append_only([_without_choice(body) for body in provider.bodies])
+    assert_append_only([without_choice(body) for body in provider.bodies])
 
 
-def _without_choice(body: dict[str, Any]) -> dict[str, Any]:
+def without_choice(body: dict[str, Any]) -> dict[str, Any]:
+    """A payload without the choice among its tools."""
     return {key: value for key, value in body.items() if key != "tool_choice"}
 
 
