@@ -59,7 +59,8 @@ def user(text: str, **rest: Any) -> dict[str, Any]:
     return {"messages": [HumanMessage(text)], **rest}
 
 
-def test_ours_on_the_same_folder_keeps_the_prefix_when_it_changes(root: Path) -> None:
+@pytest.mark.parametrize("frozen", [False, True], ids=["their array", "our array"])
+def test_ours_on_the_same_folder_keeps_the_prefix_when_it_changes(root: Path, frozen: bool) -> None:
     asks = [
         [call("load_skill", "c1", name="refunds")],
         "30",
@@ -71,7 +72,8 @@ def test_ours_on_the_same_folder_keeps_the_prefix_when_it_changes(root: Path) ->
     def registry(_: Any) -> SkillRegistry:
         return SkillRegistry(load_skills(root / "skills"))
 
-    ours = StateMiddleware(Desk, instructions=POLICY, tag=TAG, skills=registry, on_notice=said.append)
+    options: dict[str, Any] = {"tools": "tools"} if frozen else {}
+    ours = StateMiddleware(Desk, instructions=POLICY, tag=TAG, skills=registry, on_notice=said.append, **options)
     agent = deep_agent(model, root, ours)
     agent.invoke(user("hello", pkv_state=Desk()), CONFIG)
     agent.invoke(user("refund?"), CONFIG)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from langchain_core.messages import ToolMessage
 from langgraph.types import Command
 
 from pkv_agents import Notice
-from tests.langchain.providers import anthropic_model, openai_model
+from tests.langchain.providers import anthropic_model, assert_append_only, openai_model
 from tests.langchain.skilled import (
     CONFIG,
     MODELS,
@@ -156,3 +157,34 @@ def test_a_providers_own_tools_stand_behind_the_array() -> None:
     agent.invoke(user("b"), CONFIG)
     assert names(provider.bodies[-1]) == ["alpha", "web_search"] and state_of(agent).tools.array[0].name == "alpha"
     assert_kept(provider)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_cold_cache_begins_with_a_new_array(name: str, saver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of the prefix is served any more, so the late tool moves into the array, and no erratum is left."""
+
+    class Clock:
+        moment = datetime(2026, 11, 1, tzinfo=UTC)
+
+        @classmethod
+        def now(cls, _: object) -> datetime:
+            return cls.moment
+
+    monkeypatch.setattr("langchain_pkv.middleware.datetime", Clock)
+    model, provider = MODELS[name](["a", "b", [call("beta", "c1", order_id="K1")], "c", "d"])
+    late, said = list[Any](), list[Notice]()
+    agent = agent_for(
+        model, [made("alpha")], saver=saver, tools="tools", late_tools=lambda _: late, on_notice=said.append
+    )
+    agent.invoke(user("a", pkv_state=Desk()), CONFIG)
+    late.append(made("beta"))
+    agent.invoke(user("b"), CONFIG)
+    assert state_of(agent).tools.changed and said == []
+    Clock.moment += timedelta(days=30)
+    out = agent.invoke(user("c"), CONFIG)
+    assert names(provider.bodies[-1]) == ["alpha", "beta", "call_tool"] and state_of(agent).tools.changed == {}
+    assert results(out) == [("success", 'beta({"order_id": "K1"})')]
+    assert [notice.is_advice for notice in said] == [True] and "cache_cold" in str(said[0])
+    assert_told_is_true(provider.bodies[-1], state_of(agent))
+    agent.invoke(user("d"), CONFIG)
+    assert_append_only(provider.bodies[2:])

@@ -24,7 +24,7 @@ from pkv_agents import (
     update_tools,
 )
 from tests.core.strategies import TAG
-from tests.langchain.providers import openai_model
+from tests.langchain.providers import Provider, openai_model
 from tests.langchain.skilled import (
     MODELS,
     POLICY,
@@ -184,6 +184,19 @@ async def test_a_late_tool_of_the_responses_api() -> None:
     only = {"type": "function", "name": "cancel"}
     assert bodies[3]["tool_choice"] == {"type": "allowed_tools", "mode": "auto", "tools": [only]}
     assert "tool_choice" not in bodies[1]  # it could not list the late tool
+
+
+async def test_each_branch_of_a_history_is_told_natively() -> None:
+    """One session, one ledger that keeps both branches: the second one does not know what the first was told."""
+    talk = Talk("anthropic-native", ["a", "b", "another b"])
+    await talk.say("a")
+    history = [*talk.history]
+    talk.now(REFUND, ToolSpec("beta", "Late.", ORDER))
+    for text in ("b", "another b"):
+        talk.history = [*history]
+        await talk.say(text)
+        assert json.dumps(talk.provider.bodies[-1]["messages"]).count("tool_definition") == 1
+    assert_kept(Provider(talk.provider.answer, bodies=[talk.provider.bodies[0], talk.provider.bodies[2]]))
 
 
 def test_tools_that_the_caller_binds_go_out_instead() -> None:
