@@ -177,3 +177,12 @@ class Offered(AgentMiddleware[Any, Any, Any]):
 
     async def awrap_model_call(self, request: Any, handler: Any) -> Any:
         return await handler(self._chosen(request))
+
+
+def finds(value: Any) -> Any:
+    """A function from the runtime to a value; what is done to a list later, it finds."""
+
+    def find(_: Any) -> Any:
+        return value
+
+    return find

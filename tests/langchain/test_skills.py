@@ -19,6 +19,7 @@ from tests.langchain.skilled import (
     arrays,
     assert_kept,
     assert_told_is_true,
+    finds,
     newer,
     results,
     run,
@@ -171,7 +172,7 @@ def test_calls_that_make_no_sense_are_answered() -> None:
 def test_a_registry_for_each_user() -> None:
     model, provider = openai_model()
     shops = {"ann": a_registry(), "bob": SkillRegistry([Skill("shipping", "How parcels go.", "By cargo bike.")])}
-    agent = agent_for(model, skills=lambda runtime: shops[runtime.context["user"]], context=dict)
+    agent = agent_for(model, skills=lambda runtime: shops[runtime.context["user"]], context=dict)  # pyright: ignore[reportUnknownLambdaType]
     for who in shops:
         config: Any = {"configurable": {"thread_id": who}}
         agent.invoke(user("hello", pkv_state=Desk()), config, context={"user": who})
@@ -189,12 +190,12 @@ class Other(Desk):
         (Other, {"skills": a_registry()}, "Other has no field skills of type Skills"),
         (Desk, {"skills": a_registry(field="rules")}, "Desk has no field rules of type Skills"),
         (Desk, {"skills": [Skill("a", "b", "c")]}, "skills takes a SkillRegistry"),
-        (Desk, {"skills": a_registry(), "state": lambda _: Desk()}, "give on_patch="),  # pyright: ignore[reportUnknownLambdaType]
+        (Desk, {"skills": a_registry(), "state": finds(Desk())}, "give on_patch="),
         (Desk, {"on_patch": lambda *_: None}, "goes together with state="),  # pyright: ignore[reportUnknownLambdaType]
         (Desk, {"tools": "skills"}, "Desk has no field skills of type Tools"),
         (Desk, {"late_tools": list}, 'tools="tools"'),
         (Desk, {"tools": "tools", "late_tools": []}, "late_tools is a function"),
-        (Desk, {"tools": "tools", "state": lambda _: Desk()}, "tools= changes the state"),  # pyright: ignore[reportUnknownLambdaType]
+        (Desk, {"tools": "tools", "state": finds(Desk())}, "tools= changes the state"),
     ],
 )
 def test_mistakes_are_said_at_once(schema: Any, options: dict[str, Any], words: str) -> None:
@@ -206,6 +207,6 @@ def test_pinned_skills_over_the_budget_are_said_at_once() -> None:
     with pytest.raises(SkillError, match="the budget is 1"):
         StateMiddleware(Desk, skills=a_registry(budget=1))
     model, _ = openai_model()
-    agent = agent_for(model, skills=lambda _: [])  # pyright: ignore[reportUnknownLambdaType]
+    agent = agent_for(model, skills=finds([]))
     with pytest.raises(SchemaError, match="expected a SkillRegistry, not list"):
         agent.invoke(user("hello", pkv_state=Desk()), CONFIG)

@@ -23,6 +23,7 @@ from tests.langchain.skilled import (
     agent_for,
     assert_kept,
     assert_told_is_true,
+    finds,
     newer,
     run,
     shown,
@@ -120,7 +121,7 @@ def test_an_object_of_the_application_is_changed_in_place() -> None:
     assert set(desk.skills.active) == {"refunds", "tone"}
     assert_told_is_true(provider.bodies[-1], desk)
     agent_for(model, state=desk, skills=newer(registry)).invoke(user("and now?"), CONFIG)
-    assert "14 days" in desk.skills.active["refunds"]
+    assert "14 days" in str(desk.skills.active["refunds"])
 
 
 @dataclass
@@ -150,8 +151,8 @@ async def test_a_function_and_where_it_writes() -> None:
 
 def test_a_function_that_writes_nothing_is_said() -> None:
     model, _ = openai_model()
-    agent = agent_for(model, state=lambda _: Desk(), on_patch=lambda *_: None, skills=a_registry())  # pyright: ignore[reportUnknownLambdaType]
-    with pytest.raises(StateError, match="on_patch: skills is not what the patch makes of it"):
+    agent = agent_for(model, state=finds(Desk()), on_patch=lambda *_: None, skills=a_registry())  # pyright: ignore[reportUnknownLambdaType]
+    with pytest.raises(StateError, match="on_patch: the state is as it was before skills.active"):
         agent.invoke(user("hello"), CONFIG)
 
 

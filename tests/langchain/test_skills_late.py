@@ -23,6 +23,7 @@ from tests.langchain.skilled import (
     arrays,
     assert_kept,
     assert_told_is_true,
+    finds,
     made,
     names,
     results,
@@ -36,7 +37,7 @@ def test_anthropics_own_changes_of_tools(saver: Any) -> None:
     script = ["a", [call("beta", "c1", order_id="K1")], "b", "c", "d"]
     model, provider = anthropic_model("claude-opus-5", script)
     late: list[Any] = []
-    agent = agent_for(model, [made("alpha")], saver=saver, tools="tools", late_tools=lambda _: late, strict=True)
+    agent = agent_for(model, [made("alpha")], saver=saver, tools="tools", late_tools=finds(late), strict=True)
     agent.invoke(user("a", pkv_state=Desk()), CONFIG)
     late.append(made("beta"))
     agent.invoke(user("b"), CONFIG)
@@ -63,7 +64,7 @@ def test_a_fork_is_told_of_a_late_tool_anew() -> None:
     """Each branch has its own block, though the ledger keeps both."""
     model, provider = anthropic_model("claude-opus-5", ["a", "b", "c", "d"])
     late: list[Any] = []
-    agent = agent_for(model, [made("alpha")], tools="tools", late_tools=lambda _: late)
+    agent = agent_for(model, [made("alpha")], tools="tools", late_tools=finds(late))
     agent.invoke(user("a", pkv_state=Desk()), CONFIG)
     before = agent.get_state(CONFIG).config
     late.append(made("beta"))
@@ -81,7 +82,7 @@ def test_a_rebase_puts_a_native_tool_into_the_array() -> None:
     model, provider = anthropic_model("claude-opus-5", ["a", "b", [call("beta", "c1", order_id="K1")], "c"])
     late: list[Any] = []
     said: list[Notice] = []
-    agent = agent_for(model, [made("alpha")], tools="tools", late_tools=lambda _: late, on_notice=said.append)
+    agent = agent_for(model, [made("alpha")], tools="tools", late_tools=finds(late), on_notice=said.append)
     agent.invoke(user("a", pkv_state=Desk()), CONFIG)
     late.append(made("beta"))
     agent.invoke(user("b"), CONFIG)
@@ -101,9 +102,10 @@ def test_changed_descriptions_limits_and_parameters(name: str, saver: Any) -> No
     script += [[call("call_tool", "c2", name="refund", arguments='{"reason": "late"}')], "c"]  # type: ignore[list-item]
     model, provider = MODELS[name](script)
     said: list[Notice] = []
+    out: dict[str, Any] = {}
     forms = (made("refund"), made("refund", limited, description="Refunds 50 euros."), made("refund", wider))
     for text, refund in zip("abc", forms, strict=True):
-        options: dict[str, Any] = {"tools": "tools", "late_tools": lambda _: [], "on_notice": said.append}
+        options: dict[str, Any] = {"tools": "tools", "late_tools": finds([]), "on_notice": said.append}
         agent = agent_for(model, [refund], saver=saver, **options)
         out = agent.invoke(user(text, **({"pkv_state": Desk()} if text == "a" else {})), CONFIG)
         assert_told_is_true(provider.bodies[-1], state_of(agent))
@@ -121,7 +123,7 @@ def test_a_late_tool_gets_the_runtime_and_changes_the_state() -> None:
 
     model, provider = openai_model(script=["a", [call("call_tool", "c1", name="rename", arguments={"name": "Ann"})]])
     late: list[Any] = []
-    agent = agent_for(model, [made("alpha")], tools="tools", late_tools=lambda _: late)
+    agent = agent_for(model, [made("alpha")], tools="tools", late_tools=finds(late))
     agent.invoke(user("a", pkv_state=Desk()), CONFIG)
     late.append(rename)
     agent.invoke(user("b"), CONFIG)
@@ -133,7 +135,7 @@ def test_bad_calls_of_the_bridge_and_of_what_is_unknown() -> None:
     bad = [call("call_tool", "c1", name="none", arguments={}), call("call_tool", "c2", name="call_tool", arguments={})]
     bad += [call("call_tool", "c3", name="alpha", arguments=[1]), call("ghost", "c4")]
     model, _ = openai_model(script=[bad, "ok"])
-    agent = agent_for(model, [made("alpha")], tools="tools", late_tools=lambda _: [], strict=True)
+    agent = agent_for(model, [made("alpha")], tools="tools", late_tools=finds([]), strict=True)
     out = agent.invoke(user("a", pkv_state=Desk()), CONFIG)
     assert [status for status, _ in results(out)] == ["error"] * 4 and out["messages"][-1].text == "ok"
 
@@ -142,7 +144,7 @@ def test_a_late_tool_whose_schema_is_none_is_left_out() -> None:
     model, provider = openai_model()
     said: list[Notice] = []
     broken = made("broken", {"type": "object", "properties": []})  # type: ignore[dict-item]
-    agent = agent_for(model, [made("alpha")], tools="tools", late_tools=lambda _: [broken], on_notice=said.append)
+    agent = agent_for(model, [made("alpha")], tools="tools", late_tools=finds([broken]), on_notice=said.append)
     agent.invoke(user("a", pkv_state=Desk()), CONFIG)
     assert names(provider.bodies[-1]) == ["alpha", "call_tool"]
     assert [(notice.code, notice.path) for notice in said] == [("tool_refused", "broken")]
@@ -173,17 +175,16 @@ def test_a_cold_cache_begins_with_a_new_array(name: str, saver: Any, monkeypatch
     monkeypatch.setattr("langchain_pkv.middleware.datetime", Clock)
     model, provider = MODELS[name](["a", "b", [call("beta", "c1", order_id="K1")], "c", "d"])
     late, said = list[Any](), list[Notice]()
-    agent = agent_for(
-        model, [made("alpha")], saver=saver, tools="tools", late_tools=lambda _: late, on_notice=said.append
-    )
+    agent = agent_for(model, [made("alpha")], saver=saver, tools="tools", late_tools=finds(late), on_notice=said.append)
     agent.invoke(user("a", pkv_state=Desk()), CONFIG)
     late.append(made("beta"))
     agent.invoke(user("b"), CONFIG)
     assert state_of(agent).tools.changed and said == []
+    late.append(made("gamma"))
     Clock.moment += timedelta(days=30)
     out = agent.invoke(user("c"), CONFIG)
-    assert names(provider.bodies[-1]) == ["alpha", "beta", "call_tool"] and state_of(agent).tools.changed == {}
-    assert results(out) == [("success", 'beta({"order_id": "K1"})')]
+    assert names(provider.bodies[-1]) == ["alpha", "beta", "call_tool", "gamma"]
+    assert results(out) == [("success", 'beta({"order_id": "K1"})')] and state_of(agent).tools.changed == {}
     assert [notice.is_advice for notice in said] == [True] and "cache_cold" in str(said[0])
     assert_told_is_true(provider.bodies[-1], state_of(agent))
     agent.invoke(user("d"), CONFIG)

@@ -22,6 +22,7 @@ from tests.langchain.skilled import (
     arrays,
     assert_kept,
     assert_told_is_true,
+    finds,
     made,
     names,
     results,
@@ -44,9 +45,7 @@ def test_r17_six_orders_and_a_late_tool(name: str, saver: Any) -> None:
         model, provider = MODELS[name](script)
         late: list[Any] = []
         said: list[Notice] = []
-        agent = agent_for(
-            model, order, saver=saver, tools="tools", late_tools=lambda _, late=late: late, on_notice=said.append
-        )
+        agent = agent_for(model, order, saver=saver, tools="tools", late_tools=finds(late), on_notice=said.append)
         agent.invoke(user("a", pkv_state=Desk()), config)
         late.append(made("beta"))
         out = agent.invoke(user("b"), config)
@@ -89,21 +88,21 @@ def test_r18_one_name_from_two_servers_odd_schemas_and_floats() -> None:
         config: RunnableConfig = {"configurable": {"thread_id": f"t{number}"}}
         ask = [call("files__search", "c1", order_id="7"), call("books__search", "c2", z="b", a=1.5)]
         model, provider = openai_model(script=[ask, [call("books__search", "c3", z="c", a=0)], "ok"])
-        agent = agent_for(model, own, tools="tools", late_tools=lambda _, found=servers: found)
+        agent = agent_for(model, own, tools="tools", late_tools=finds(servers))
         out = agent.invoke(user("find", pkv_state=Desk()), config)
         good, also, (status, why) = results(out)
         assert (good, also) == (("success", 'files({"order_id": "7"})'), ("success", 'books({"z": "b", "a": 1.5})'))
         assert status == "error" and "books__search' was not called" in why
         sent |= set(arrays(provider))
+        assert names(provider.bodies[0]) == ["a", "b", "books__search", "call_tool", "files__search"]
     (array,) = sent
-    assert names(provider.bodies[0]) == ["a", "b", "books__search", "call_tool", "files__search"]
     assert '"minimum": 1, "maximum"' in array or '"maximum": 2.5, "minimum": 1,' in array
     assert array.index('"z": {') < array.index('"a": {"') and '"enum": ["b", "a"]' in array and "東京" in array
 
 
 def test_r18_tools_that_cannot_be_told_apart_are_refused() -> None:
     model, _ = openai_model()
-    agent = agent_for(model, [made("search")], tools="tools", late_tools=lambda _: [made("search", says="else")])
+    agent = agent_for(model, [made("search")], tools="tools", late_tools=finds([made("search", says="else")]))
     with pytest.raises(ToolError, match="two tools have the name 'search'"):
         agent.invoke(user("a", pkv_state=Desk()), CONFIG)
 

@@ -69,10 +69,10 @@ class Walk:
             self.model,
             own,
             saver=self.saver,
-            skills=lambda _: self.registry(),
+            skills=lambda _: self.registry(),  # pyright: ignore[reportUnknownLambdaType]
             tools="tools",
             tools_on="switches",
-            late_tools=lambda _: self.tools(),
+            late_tools=lambda _: self.tools(),  # pyright: ignore[reportUnknownLambdaType]
             on_notice=self.said.append,
         )
 

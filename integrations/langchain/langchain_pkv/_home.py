@@ -8,7 +8,7 @@ from typing import Any
 from langgraph.runtime import Runtime
 
 from langchain_pkv._state import read_state
-from pkv_agents import SchemaError, StateError, TrackedState, apply_patch
+from pkv_agents import SchemaError, StateError, TrackedState, apply_patch, dump_state
 
 StateSource = TrackedState | Callable[[Runtime[Any]], TrackedState]
 OnPatch = Callable[[Mapping[str, object], Runtime[Any]], None]
@@ -93,16 +93,16 @@ class Home:
         made = apply_patch(state, dict(patch))
         if self._source is None:
             return made
-        names = {path.partition(".")[0].partition("[")[0] for path in patch}
         if self._on_patch is None:
-            for name in names:
+            for name in {path.partition(".")[0].partition("[")[0] for path in patch}:
                 setattr(state, name, getattr(made, name))
             return state
+        before = dump_state(state)
         self._on_patch(patch, runtime)
         now = self.read({}, runtime)
-        if any(getattr(now, name) != getattr(made, name) for name in names):
+        if dump_state(now) == before:  # more may have changed meanwhile, but not nothing
             raise StateError(
-                f"on_patch: {', '.join(sorted(names))} is not what the patch makes of it; apply the patch to the state "
+                f"on_patch: the state is as it was before {', '.join(sorted(patch)[:3])}; apply the patch to the state "
                 "that state= returns, as `apply_patch(state, patch)` does"
             )
         return now

@@ -169,22 +169,18 @@ class ToolShelf:
         made = start_tools(specs, bridge=self._late is not None)
         return {self.field: {"array": [asdict(spec) for spec in made.array], "changed": {}}}
 
-    def needs_anew(self, state: TrackedState, why: str | None) -> bool:
+    def needs_anew(self, state: TrackedState, why: str | None, profile: Profile) -> bool:
         """Whether a head that begins anew should have a new array before it.
 
-        A cold prefix costs nothing to move. And what was added natively stood in errata that are gone now, so it has
-        to go into the array, or the provider would no longer know it.
+        A cold prefix costs nothing to move. And where tools change natively, the blocks that changed them stood in
+        errata that are gone now: the provider knows the array alone.
 
         Args:
             state: What the new head says.
             why: Why it is new.
+            profile: What the provider allows.
         """
-        tools = self.of(state)
-        sent = {spec.name for spec in tools.array}
-        native = any(
-            name not in sent and getattr(change, "call_with", None) == name for name, change in tools.changed.items()
-        )
-        return native or (why == "cache_cold" and bool(tools.changed))
+        return bool(self.of(state).changed) and (why == "cache_cold" or profile.tool_changes is not None)
 
     def routed(self, state: TrackedState, request: ToolCallRequest) -> ToolCallRequest | ToolMessage:
         """The call of the tool that is meant, or the answer to a call that must not be made."""

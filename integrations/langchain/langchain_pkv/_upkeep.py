@@ -98,10 +98,12 @@ class Upkeep:
         is_new = plan.rebased is not None or not plan.base
         if self._shelf is None or kept.offer is None or not is_new:
             return None
-        if not self._shelf.needs_anew(kept.state, plan.rebased):
+        if not self._shelf.needs_anew(kept.state, plan.rebased, plan.profile):
             return None
         again = self._kept(kept.state, self._shelf.anew(kept.offer), runtime, kept.notices, kept.offer)
-        return replace(again, patch={**kept.patch, **again.patch}, moves_tools=True)
+        field = self._shelf.field  # its whole value is new, so nothing below it is left to write
+        rest = {path: value for path, value in kept.patch.items() if not path.startswith((f"{field}.", f"{field}["))}
+        return replace(again, patch={**rest, **again.patch}, moves_tools=True)
 
     def _kept(
         self,
