@@ -152,7 +152,7 @@ async def test_a_function_and_where_it_writes() -> None:
 def test_a_function_that_writes_nothing_is_said() -> None:
     model, _ = openai_model()
     agent = agent_for(model, state=finds(Desk()), on_patch=lambda *_: None, skills=a_registry())  # pyright: ignore[reportUnknownLambdaType]
-    with pytest.raises(StateError, match="on_patch: the state is as it was before skills.active"):
+    with pytest.raises(StateError, match="on_patch: the state is as it was before skills"):
         agent.invoke(user("hello"), CONFIG)
 
 

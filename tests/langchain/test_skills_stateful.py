@@ -6,6 +6,8 @@ import itertools
 import json
 from typing import Any
 
+import anthropic
+import openai
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_openai import ChatOpenAI
@@ -19,6 +21,7 @@ from pkv_agents import (
     answer_skill_call,
     decide_call,
     profile_for,
+    qualified,
     start_tools,
     tool_from,
     update_tools,
@@ -123,14 +126,43 @@ async def test_a_conversation(name: str, asynchronous: bool) -> None:
 
 
 async def test_r17_r18_the_same_array_in_every_order() -> None:
-    specs = (ToolSpec("search", "a", server="books", id="x"), ToolSpec("zeta"), ToolSpec("alpha", parameters=ORDER))
+    odd: dict[str, Any] = {
+        "type": "object",
+        "properties": {"z": {"$ref": "#/$defs/Z"}, "a": {"type": "number", "maximum": 2.0}},
+        "$defs": {"Z": {"type": "string", "enum": ["b", "a"]}},
+    }
+    searches = (ToolSpec("search", "a", odd, server="books"), ToolSpec("search", "b", server="files"))
     sent: set[str] = set()
-    for order in itertools.permutations(specs):
-        talk = Talk("openai", ["ok"], *order)
+    for order in itertools.permutations((*searches, ToolSpec("zeta"))):
+        talk = Talk("openai", ["ok"], *qualified(order))
         await talk.say("hello")
         sent |= set(arrays(talk.provider))
-        assert names(talk.provider.bodies[0]) == ["alpha", "load_skill", "refund", "search", "zeta"]
-    assert len(sent) == 1 and "東京" in sent.pop()
+        assert names(talk.provider.bodies[0]) == ["books__search", "files__search", "load_skill", "refund", "zeta"]
+    (array,) = sent
+    assert "東京" in array and '"maximum": 2,' in array and '"enum": ["b", "a"]' in array
+    assert array.index('"z": {') < array.index('"a": {"max')
+
+
+@pytest.mark.parametrize("name", MODELS)
+async def test_a_call_that_fails_after_a_load_loses_nothing(name: str) -> None:
+    talk = Talk(name, ["hello", [call("load_skill", "c1", name="refunds")], 500, "thirty days"])
+    await talk.say("hello")
+    with pytest.raises((openai.APIStatusError, anthropic.APIStatusError), match="scripted"):
+        await talk.say("refund?")
+    assert "refunds" in talk.session.state.skills.active
+    talk.llm.invoke(talk.history)
+    assert_told_is_true(talk.provider.bodies[-1], talk.session.state)
+    assert_kept(talk.provider)
+
+
+def test_r20_arguments_that_a_store_reordered() -> None:
+    def sent(arguments: dict[str, Any]) -> str:
+        talk = Talk("openai", [])
+        asked = AIMessage("", tool_calls=[call("look", "c1", **arguments)])  # pyright: ignore[reportArgumentType]
+        talk.llm.invoke([HumanMessage("go"), asked, ToolMessage("ok", tool_call_id="c1"), HumanMessage("so")])
+        return json.dumps(talk.provider.bodies[0])
+
+    assert sent({"city": "Tokyo", "unit": {"b": 1, "a": 2.0}}) == sent({"unit": {"a": 2.0, "b": 1}, "city": "Tokyo"})
 
 
 async def test_a_late_tool_of_the_responses_api() -> None:
