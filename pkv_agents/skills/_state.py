@@ -7,6 +7,8 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..markers import Shared, Untrusted
+from ..state import TrackedState
+from ._fields import held
 
 
 class OutsideText(BaseModel):
@@ -40,6 +42,19 @@ class Skills(BaseModel):
 
     available: Annotated[dict[str, SkillText], Shared()] = Field(default_factory=dict[str, SkillText])
     active: Annotated[dict[str, SkillText], Shared()] = Field(default_factory=dict[str, SkillText])
+
+    @staticmethod
+    def of(state: TrackedState, field: str = "skills") -> Skills:
+        """The skills that a state holds.
+
+        Args:
+            state: The state.
+            field: The path of the field (`SkillRegistry.field`).
+
+        Raises:
+            StateError: It holds none there.
+        """
+        return held(state, field, Skills)
 
 
 def text_of(value: SkillText) -> str:

@@ -14,7 +14,9 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..markers import Hidden, Untrusted
+from ..state import TrackedState
 from ..tools import ToolSpec
+from ._fields import held
 from ._state import SkillText, text_of
 
 Status = Literal["on", "off"]
@@ -83,6 +85,19 @@ class Tools(BaseModel):
 
     changed: dict[str, ToolChange] = Field(default_factory=dict[str, ToolChange])
     array: Annotated[tuple[ToolSpec, ...], Hidden()] = ()
+
+    @staticmethod
+    def of(state: TrackedState, field: str = "tools") -> Tools:
+        """The tools that a state holds.
+
+        Args:
+            state: The state.
+            field: The path of the field.
+
+        Raises:
+            StateError: It holds none there.
+        """
+        return held(state, field, Tools)
 
     @property
     def specs(self) -> Mapping[str, ToolSpec]:
