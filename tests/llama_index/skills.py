@@ -58,7 +58,9 @@ class SkillTalk(Talk):
         self.inner, self.provider = make()
         given: Any = {"instructions": "You help.", "tag": TAG, "on_notice": self.notices.append, **options}
         self.owned = owned
-        self.session = AgentSession(Desk(), key="k", **given) if owned else ContextSession(Desk, initial=Desk(), **given)
+        self.session = (
+            AgentSession(Desk(), key="k", **given) if owned else ContextSession(Desk, initial=Desk(), **given)
+        )
         self.llm = StatefulLLM(self.inner, self.session, skills=skills, on_call=self.calls.append)
         made = tools(self.llm)
         has: Any = {"tool_retriever": made} if isinstance(made, StateTools) else {"tools": made}
@@ -119,3 +121,18 @@ def results(body: dict[str, Any]) -> list[str]:
 def registry(*skills: Skill, **options: Any) -> SkillRegistry:
     """A registry."""
     return SkillRegistry(skills, **options)
+
+
+def cancel(order_id: str) -> str:
+    """Cancels an order."""
+    return f"cancelled {order_id}"
+
+
+def refund(amount: int) -> str:
+    """Pays money back."""
+    return f"paid {amount}"
+
+
+def track(parcel_id: str) -> str:
+    """Finds a parcel."""
+    return f"{parcel_id} is in Lyon"

@@ -33,7 +33,12 @@ async def test_a_result_with_the_role_function_goes_through(way: str, kwargs: di
     await ask(llm, way, history)
     await ask(plain, way, history)
     assert provider.bodies[0]["messages"][1:] == without.bodies[0]["messages"]
-    assert [message["role"] for message in provider.bodies[0]["messages"]] == ["system", "user", "assistant", "function"]
+    assert [message["role"] for message in provider.bodies[0]["messages"]] == [
+        "system",
+        "user",
+        "assistant",
+        "function",
+    ]
     session.update({"mode": "auto"})
     await ask(llm, way, [*history, assistant("ok"), user("and?")])
     assert_append_only(provider.bodies)

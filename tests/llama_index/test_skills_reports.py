@@ -9,8 +9,8 @@ from typing import Any, Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from llama_index.core.llms import ChatMessage
 from llama_index.core.base.llms.types import ToolCallBlock as CallBlock
+from llama_index.core.llms import ChatMessage
 from pydantic import BaseModel, Field
 
 from llama_index.llms.pkv import StatefulLLM, StateTools
@@ -76,7 +76,9 @@ async def test_r18_equal_names_and_schemas_as_declared(kind: str, make: Any) -> 
             servers = dict(reversed(servers.items()))
         talk = SkillTalk(kind, lambda llm, servers=servers: StateTools(llm, [named("own")], servers=servers), make=make)
         given: Any = {"query": "tea", "at": {"zip": "1", "kind": "box"}, "above": 1}
-        await talk.say("a", one_call("books__search", "1", **given), one_call("files__search", "2", zip="1", kind="box"))
+        await talk.say(
+            "a", one_call("books__search", "1", **given), one_call("files__search", "2", zip="1", kind="box")
+        )
         assert [text.rpartition(" ")[2] for text in results(talk.bodies[-1])] == ["book", "file"]
         talk.assert_append_only()
         arrays |= set(talk.arrays)

@@ -27,7 +27,7 @@ TONE = Skill("tone", "How to write.", "Be brief.", pinned=True)
 
 class Part(BaseModel):
     skills: Skills = Skills()
-    tools: dict[str, Tools] = {}  # noqa: RUF012 (pydantic copies it)
+    tools: dict[str, Tools] = {}
 
 
 class Desk(TrackedState):

@@ -61,7 +61,8 @@ async def workflow_notices(ctx: Context[Any], messages: Sequence[ChatMessage]) -
 
 
 def _retriever(ctx: Context[Any], agent: str) -> object:
-    """The tool retriever of the agent that runs. (The workflows package shows a step no way to its workflow.)"""
+    """The tool retriever of the agent that runs, or None."""
+    # The workflows package shows a step no way to its workflow; where this one is gone, tools_changed alone tells.
     workflow = getattr(getattr(ctx, "_face", None), "_workflow", None)
     named = cast("Mapping[str, object]", getattr(workflow, "agents", None) or {})
     return getattr(named.get(agent, workflow), "tool_retriever", None)

@@ -39,7 +39,8 @@ def check_source(session: object) -> None:
 def read_asynchronously(instead: str) -> SessionError:
     """The error of a synchronous call that would have to read a workflow's context."""
     return SessionError(
-        f"a ContextSession is read asynchronously: {instead} inside a workflow step, or give StatefulLLM an AgentSession"
+        f"a ContextSession is read asynchronously: {instead} inside a workflow step, or give StatefulLLM an "
+        "AgentSession"
     )
 
 

@@ -1,5 +1,6 @@
-"""What must not be shared: a memory by two contexts, which would each know half of what was told, and a field by two
-agents' tools, each of which would take the other's for its own.
+"""What must not be shared: a memory by two contexts, a field of the state by two agents' tools.
+
+Each context would know half of what was told; each agent would take the other's tools for its own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A registry's skills in a conversation of LlamaIndex: the state follows the registry, and a model's calls are answered."""
+"""A registry's skills in a conversation: the state follows the registry, and a model's calls are answered."""
 
 from __future__ import annotations
 
@@ -67,9 +67,7 @@ def refresh(session: AgentSession[Any], skills: SkillSource | None) -> tuple[Not
     return notices
 
 
-async def arefresh(
-    source: ContextSession[Any], ctx: Context[Any], skills: SkillSource | None
-) -> tuple[Notice, ...]:
+async def arefresh(source: ContextSession[Any], ctx: Context[Any], skills: SkillSource | None) -> tuple[Notice, ...]:
     """Bring the state of a workflow's context up to the registry; see `refresh`."""
     if skills is None:
         return ()
@@ -112,9 +110,7 @@ async def aanswered(
     return _text(answers[-1])
 
 
-def _answer(
-    registry: SkillRegistry, name: str, arguments: Mapping[str, object], state: TrackedState
-) -> SkillAnswer:
+def _answer(registry: SkillRegistry, name: str, arguments: Mapping[str, object], state: TrackedState) -> SkillAnswer:
     answer = answer_skill_call(registry, name, arguments, Skills.of(state, registry.field))
     assert answer is not None, "the tools are the skills' own"
     return answer
