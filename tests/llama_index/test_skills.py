@@ -20,17 +20,23 @@ from pkv_agents import (
 )
 from tests.llama_index.more_providers import bedrock_llm, genai_llm
 from tests.llama_index.providers import call, like_llm, openai_llm, responses_llm
-from tests.llama_index.skills import NEWER, OUTSIDE, REFUNDS, TONE, Desk, SkillTalk, registry, results
+from tests.llama_index.skills import (
+    LOADED,
+    NEWER,
+    OUTSIDE,
+    REFUNDS,
+    REPLACED,
+    TONE,
+    Desk,
+    SkillTalk,
+    load,
+    registry,
+    results,
+)
 from tests.llama_index.support import TAG, WAYS, ask, errata_in, user
 from tests.llama_index.talks import one_call, with_tools
 
-LOADED = 'skills.active[refunds]: "# Refunds\\n\\nWithin 30 days of delivery."'
-REPLACED = 'skills.active[refunds]: "# Refunds\\n\\nWithin 14 days."'
 owned = pytest.mark.parametrize("owned", [False, True], ids=["context", "session"])
-
-
-def load(name: str, call_id: str = "1") -> list[dict[str, Any]]:
-    return one_call("load_skill", call_id, name=name)
 
 
 @with_tools
@@ -182,3 +188,19 @@ async def test_a_call_that_fails_after_a_load_loses_nothing(kind: str, owned: bo
     await talk.say("and?")
     assert talk.errata == [LOADED]
     assert len(set(talk.arrays)) == 1
+
+
+@with_tools
+@owned
+async def test_a_call_that_fails_after_the_registry_changed_loses_nothing(kind: str, owned: bool) -> None:
+    now = [registry(REFUNDS)]
+    talk = SkillTalk(kind, skill_tools, skills=lambda: now[0], owned=owned)
+    await talk.say("a", load("refunds"))
+    now[0] = registry(NEWER)
+    for failure in (500, (429, "slow down")):
+        with pytest.raises(Exception, match=r"scripted|slow down"):
+            await talk.say("b", failure)
+    await talk.say("c")
+    await talk.say("d")
+    assert [erratum for erratum in talk.errata if erratum == REPLACED] == [REPLACED]
+    assert [notice.path for notice in talk.notices if notice.code == "skills_changed"] == ["refunds"]

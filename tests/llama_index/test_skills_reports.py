@@ -60,9 +60,17 @@ class Search(BaseModel):
     above: float = Field(ge=1.0)
 
 
+def book(**_: Any) -> str:
+    return "a book"
+
+
+def file(**_: Any) -> str:
+    return "a file"
+
+
 def from_servers() -> dict[str, list[Any]]:
-    books = tool(lambda **_: "a book", name="search", description="Sucht Bücher 東京.", fn_schema=Search)
-    files = tool(lambda **_: "a file", name="search", description="Finds files.", fn_schema=Place)
+    books = tool(book, name="search", description="Sucht Bücher 東京.", fn_schema=Search)
+    files = tool(file, name="search", description="Finds files.", fn_schema=Place)
     return {"books": [books, named("count")], "files": [files, named("alpha")]}
 
 
@@ -74,7 +82,8 @@ async def test_r18_equal_names_and_schemas_as_declared(kind: str, make: Any) -> 
         servers = {name: list(reversed(tools)) if turned else tools for name, tools in from_servers().items()}
         if turned:
             servers = dict(reversed(servers.items()))
-        talk = SkillTalk(kind, lambda llm, servers=servers: StateTools(llm, [named("own")], servers=servers), make=make)
+        made: Any = servers
+        talk = SkillTalk(kind, lambda llm, made=made: StateTools(llm, [named("own")], servers=made), make=make)
         given: Any = {"query": "tea", "at": {"zip": "1", "kind": "box"}, "above": 1}
         await talk.say(
             "a", one_call("books__search", "1", **given), one_call("files__search", "2", zip="1", kind="box")
@@ -139,6 +148,11 @@ async def test_r19_off_and_on_again_costs_two_lines(kind: str) -> None:
 ARGUMENTS: Any = {"city": "Tokyo", "unit": {"b": 1.5, "a": ["é", {"z": 1, "y": 2}]}}
 
 
+def as_it_is(value: Any) -> Any:
+    """A store that changes nothing."""
+    return value
+
+
 def turned(value: Any) -> Any:
     """The same with all keys the other way round, as a store may give it back."""
     if isinstance(value, dict):
@@ -153,13 +167,13 @@ async def test_r20_a_store_that_turns_the_keys_of_arguments(kind: str) -> None:
         return "seen"
 
     after: list[Any] = []
-    for back in (lambda value: value, turned):
+    for back in (as_it_is, turned):
         talk = SkillTalk(kind, lambda llm: StateTools(llm, [look]))
         await talk.say("a", [call("look", "1", **ARGUMENTS)])
         memory = await talk.ctx.store.get("memory")
         kept = [message.model_copy(deep=True) for message in memory.get_all()]
         for block in (block for message in kept for block in message.blocks if isinstance(block, CallBlock)):
-            block.tool_kwargs = back(json.loads(block.tool_kwargs))
+            block.tool_kwargs = back(json.loads(str(block.tool_kwargs)))
         memory.set(kept)
         await talk.ctx.store.set("memory", memory)
         await talk.say("b")
@@ -181,17 +195,21 @@ def test_r20_any_arguments(arguments: dict[str, Any]) -> None:
     assert json.dumps(sent[0]) == json.dumps(sent[1])
 
 
+def several(now: list[Any], back: Any) -> Any:
+    return lambda: back(now)
+
+
 @pytest.mark.parametrize("make", [like_llm, bedrock_llm, "anthropic"])
 async def test_r17_to_r20_on_other_packages(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[Any] = []
-    for back in (lambda value: value, turned):
+    for back in (as_it_is, turned):
         inner, provider = anthropic_llm(monkeypatch) if make == "anthropic" else make()
         llm = StatefulLLM(inner, AgentSession(Desk(), key="k", tag=TAG))
         now = [named("zeta"), named("alpha")]
         block = CallBlock(tool_call_id="1", tool_name="alpha", tool_kwargs=back(ARGUMENTS))
         result = ChatMessage(role="tool", content="ok", additional_kwargs={"tool_call_id": "1"})
         history = [user("a"), ChatMessage(role="assistant", blocks=[block]), result]
-        kit = StateTools(llm, lambda now=now: back(now), servers=back(from_servers()))
+        kit = StateTools(llm, several(now, back), servers=back(from_servers()))
         await llm.achat_with_tools(await kit.aretrieve("a"), chat_history=history)
         now.append(named("beta"))
         more = [*history, ChatMessage(role="assistant", content="ok"), user("b")]

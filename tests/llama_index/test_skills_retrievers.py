@@ -110,7 +110,7 @@ async def test_two_agents_keep_their_tools_in_fields_of_their_own() -> None:
         handoff = [call("handoff", "1", to_agent="two", reason="r")]
         inner, provider = openai_llm(script=[handoff, "ok"])
         llm = StatefulLLM(inner, ContextSession(Two, initial=Two(), tag=TAG))
-        agents = [
+        agents: Any = [
             FunctionAgent(name=name, description=name, llm=llm, tool_retriever=StateTools(llm, [one], field=field))
             for name, one, field in zip(("one", "two"), (cancel, refund), fields, strict=True)
         ]

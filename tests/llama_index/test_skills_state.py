@@ -22,16 +22,8 @@ from pkv_agents import (
 )
 from tests.llama_index.agents import a_context
 from tests.llama_index.providers import call, openai_llm
-from tests.llama_index.skills import NEWER, REFUNDS, TONE, Desk, registry
+from tests.llama_index.skills import LOADED, NEWER, REFUNDS, REPLACED, TONE, Desk, load, registry
 from tests.llama_index.support import TAG, UPDATE, Shop, a_session, a_shop, codes, errata_in, user
-from tests.llama_index.talks import one_call
-
-LOADED = 'skills.active[refunds]: "# Refunds\\n\\nWithin 30 days of delivery."'
-REPLACED = 'skills.active[refunds]: "# Refunds\\n\\nWithin 14 days."'
-
-
-def load(name: str, call_id: str = "1") -> list[dict[str, Any]]:
-    return one_call("load_skill", call_id, name=name)
 
 
 async def test_a_context_that_was_saved_goes_on_with_the_registry_of_the_process_that_loads_it() -> None:
@@ -66,7 +58,7 @@ async def test_two_agents_of_a_workflow_are_each_told_of_what_one_loads() -> Non
     for name, inner in (("one", one[0]), ("two", two[0])):
         llm = StatefulLLM(inner, session, skills=skills)
         agents.append(FunctionAgent(name=name, description=name, llm=llm, tools=[*skill_tools(llm)]))
-    workflow = AgentWorkflow(agents=agents, root_agent="one")
+    workflow: Any = AgentWorkflow(agents=agents, root_agent="one")
     await workflow.run("a", ctx=Context(workflow), memory=StateMemory())
     assert errata_in(one[1].bodies[-1]) == [LOADED]
     assert "Within 30 days" in two[1].bodies[0]["messages"][0]["content"] and errata_in(two[1].bodies[0]) == []

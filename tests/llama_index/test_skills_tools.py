@@ -64,7 +64,9 @@ async def test_what_is_switched_off_in_the_same_step_is_not_run() -> None:
             await session.update(ctx, {"verified": False})
             return "doubted"
 
-        off = lambda desk: () if desk.verified else ("refund",)  # noqa: E731
+        def off(desk: Desk) -> Sequence[str]:
+            return () if desk.verified else ("refund",)
+
         return StateTools(llm, [tool(doubt, name="doubt", description="Doubts."), refund], off=off)
 
     talk = SkillTalk("function", block)
@@ -245,3 +247,19 @@ def test_errata_of_a_conversation_that_goes_on_elsewhere() -> None:
         'tools.changed[cancel].status: "off"\n'
         'tools.changed[refund].status: "on"\ntools.changed[refund].description: "Pays back."'
     ]
+
+
+async def test_a_tool_that_asks_a_model_with_tools_of_its_own_offers_all_of_them() -> None:
+    kept: list[StateTools] = []
+
+    def offer(llm: StatefulLLM) -> StateTools:
+        async def ask() -> str:
+            """Asks."""
+            return ", ".join(str(one.metadata.name) for one in await kept[0].aretrieve("what is there?"))
+
+        kept.append(StateTools(llm, [ask, cancel]))
+        return kept[0]
+
+    talk = SkillTalk("function", offer)
+    await talk.say("a", one_call("ask", "1"))
+    assert results(talk.bodies[-1]) == ["ask, call_tool, cancel"]

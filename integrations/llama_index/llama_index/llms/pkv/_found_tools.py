@@ -55,7 +55,8 @@ class FoundTools:
     """
 
     def __init__(self, source: ToolSource, servers: Servers, extra: Sequence[BaseTool]) -> None:
-        self.retriever = source if isinstance(source, ObjectRetriever) else None
+        given = cast("Any", source)
+        self.retriever: ObjectRetriever[Any] | None = given if isinstance(source, ObjectRetriever) else None
         self._own: Several = () if isinstance(source, ObjectRetriever) else _kept(source)
         self._servers = {server: _kept(tools) for server, tools in servers.items()}
         self._extra = extra

@@ -23,6 +23,11 @@ from pkv_agents import AgentSession, MissingSessionKeyError, Notice, SessionErro
 SessionSource = AgentSession[Any] | ContextSession[Any] | Callable[[], AgentSession[Any]]
 
 
+def in_context(source: SessionSource) -> ContextSession[Any] | None:
+    """The source, where it keeps its sessions in workflows' contexts."""
+    return cast("ContextSession[Any]", source) if isinstance(source, ContextSession) else None
+
+
 def check_source(session: object) -> None:
     """Refuse what is no source of sessions.
 
@@ -34,14 +39,6 @@ def check_source(session: object) -> None:
         raise SessionError(
             f"session: an AgentSession, a ContextSession or a function that returns an AgentSession, not {given}"
         )
-
-
-def read_asynchronously(instead: str) -> SessionError:
-    """The error of a synchronous call that would have to read a workflow's context."""
-    return SessionError(
-        f"a ContextSession is read asynchronously: {instead} inside a workflow step, or give StatefulLLM an "
-        "AgentSession"
-    )
 
 
 def open_call(
@@ -66,9 +63,7 @@ def open_call(
         SessionError: The session is in a workflow's context, which is read asynchronously.
         MissingSessionKeyError: There is no session for this call.
     """
-    if isinstance(source, ContextSession):
-        raise read_asynchronously("call achat, astream_chat or another a... method")
-    session = resolved(source)
+    session = resolved(source, "call achat, astream_chat or another a... method")
     notices = [*model_profile(llm)[1], *_before(llm, session, messages, tools, skills)]
     return _planned(llm, session, messages, notices, ttl)
 
@@ -96,17 +91,18 @@ async def aopen_call(
     """
     ctx = step_context()
     notices = [*model_profile(llm)[1], *(await workflow_notices(ctx, messages) if ctx is not None else ())]
-    if not isinstance(source, ContextSession):
+    held = in_context(source)
+    if held is None:
         session = resolved(source)
         return _planned(llm, session, messages, [*notices, *_before(llm, session, messages, tools, skills)], ttl)
     if ctx is None:
         raise outside_of_a_step()
-    changed = await arefresh(source, ctx, skills)
-    turn = await source.open(ctx)
-    moved = tools_notice(cast("object", source), f"{turn.id}/{turn.agent}", model_name(llm), messages, tools)
+    changed = await arefresh(held, ctx, skills)
+    turn = await held.open(ctx)
+    moved = tools_notice(held, f"{turn.id}/{turn.agent}", model_name(llm), messages, tools)
     notices += changed if turn.session.ledger is not None else []
     notices += _of_tools(ctx.store, turn.session, moved)
-    return _planned(llm, turn.session, messages, source.untold(turn, notices), ttl, turn)
+    return _planned(llm, turn.session, messages, held.untold(turn, notices), ttl, turn)
 
 
 def note_order(source: SessionSource, calls: Sequence[ToolSelection]) -> None:
@@ -153,12 +149,22 @@ def _planned(
     return PlannedCall.of(session, plan, messages, core, turn, Markers.of(llm, profile, ttl))
 
 
-def resolved(source: AgentSession[Any] | Callable[[], AgentSession[Any]]) -> AgentSession[Any]:
+def resolved(source: SessionSource, instead: str = "await it") -> AgentSession[Any]:
     """The session of this call.
+
+    Args:
+        source: Where it is found; not in a workflow's context.
+        instead: What to do where it is in one.
 
     Raises:
         MissingSessionKeyError: There is none.
+        SessionError: It is in a workflow's context.
     """
+    if isinstance(source, ContextSession):
+        raise SessionError(
+            f"a ContextSession is read asynchronously: {instead} inside a workflow step, or give StatefulLLM an "
+            "AgentSession"
+        )
     if isinstance(source, AgentSession):
         return cast("AgentSession[Any]", source)
     try:

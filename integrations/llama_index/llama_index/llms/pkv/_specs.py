@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from copy import deepcopy
 from dataclasses import dataclass, field
+from types import new_class
 from typing import Any, cast
 
 from llama_index.core.tools.types import ToolMetadata
@@ -41,13 +42,13 @@ def _model(spec: ToolSpec) -> type[BaseModel]:
     def model_json_schema(cls: object, *args: object, **options: object) -> dict[str, Any]:
         return {"title": spec.name, **deepcopy(cast("dict[str, Any]", spec.parameters))}
 
-    inside = {
+    inside: dict[str, Any] = {
         "__module__": __name__,
         "__doc__": spec.description,
         "model_config": ConfigDict(extra="allow"),
         "model_json_schema": classmethod(model_json_schema),
     }
-    return cast("type[BaseModel]", type(BaseModel)(spec.name, (BaseModel,), inside))
+    return new_class(spec.name, (BaseModel,), exec_body=lambda namespace: namespace.update(inside))
 
 
 __all__ = ["SpecMetadata"]

@@ -117,7 +117,7 @@ class WrappedLLM(FunctionCallingLLM):
 def _kept(value: ValueT | str, what: str) -> ValueT:
     if isinstance(value, str):
         raise SessionError(
-            f"this StatefulLLM was pickled, and its {what} cannot be: make a StatefulLLM in this process, with a session "
-            "of this process"
+            f"this StatefulLLM was pickled, and its {what} cannot be: make a StatefulLLM in this process, with a "
+            "session of this process"
         )
     return value

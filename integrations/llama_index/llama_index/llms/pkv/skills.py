@@ -12,7 +12,7 @@ from llama_index.core.tools import FunctionTool
 from llama_index.core.workflow import Context
 
 from llama_index.llms.pkv._context import ContextSession
-from llama_index.llms.pkv._sessions import SessionSource, resolved
+from llama_index.llms.pkv._sessions import SessionSource, in_context, resolved
 from llama_index.llms.pkv._skills import SkillSource, aanswered, answered
 from llama_index.llms.pkv._specs import SpecMetadata
 from llama_index.llms.pkv.stateful import StatefulLLM
@@ -38,16 +38,15 @@ def skill_tools(llm: StatefulLLM) -> list[FunctionTool]:
     skills = llm.skills
     if skills is None:
         raise SkillError("this StatefulLLM has no skills: StatefulLLM(llm, session, skills=registry)")
-    source = llm.session
-    if isinstance(source, ContextSession):
-        source.check_ours()
-    return [_tool(spec, source, skills) for spec in (LOAD_SKILL, READ_SKILL_FILE)]
+    held = in_context(llm.session)
+    if held is not None:
+        held.check_ours()
+    return [_tool(spec, llm.session, held, skills) for spec in (LOAD_SKILL, READ_SKILL_FILE)]
 
 
-def _tool(spec: ToolSpec, source: SessionSource, skills: SkillSource) -> FunctionTool:
+def _tool(spec: ToolSpec, source: SessionSource, held: ContextSession[Any] | None, skills: SkillSource) -> FunctionTool:
     metadata = SpecMetadata.of(canonical_tool(spec))
-    if isinstance(source, ContextSession):
-        held: ContextSession[Any] = source
+    if held is not None:
 
         async def in_context(ctx: Context, **arguments: Any) -> str:
             return await aanswered(held, ctx, skills, spec.name, arguments)

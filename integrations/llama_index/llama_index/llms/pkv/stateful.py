@@ -118,12 +118,12 @@ class StatefulLLM(WrappedLLM):
         """Call the model with the state of the session."""
         call = self._open(messages, kwargs)
         try:
-            answer = self._inner.chat(call.sent, **kwargs)
+            answer = self.inner.chat(call.sent, **kwargs)
         except Exception as error:
             if not refuses_system(error, call.plan):
                 raise
             call = call.in_the_other_form()
-            answer = self._inner.chat(call.sent, **kwargs)
+            answer = self.inner.chat(call.sent, **kwargs)
         self._tell(call.succeeded(answer, usage_of(answer)))
         return answer
 
@@ -131,12 +131,12 @@ class StatefulLLM(WrappedLLM):
         """Call the model with the state of the session."""
         call = await self._aopen(messages, kwargs)
         try:
-            answer = await self._inner.achat(call.sent, **kwargs)
+            answer = await self.inner.achat(call.sent, **kwargs)
         except Exception as error:
             if not refuses_system(error, call.plan):
                 raise
             call = call.in_the_other_form()
-            answer = await self._inner.achat(call.sent, **kwargs)
+            answer = await self.inner.achat(call.sent, **kwargs)
         self._tell(await call.asucceeded(answer, usage_of(answer)))
         return answer
 
@@ -151,13 +151,13 @@ class StatefulLLM(WrappedLLM):
     def _streamed(self, call: PlannedCall, kwargs: dict[str, Any]) -> Generator[ChatResponse, None, None]:
         reader = StreamReader()
         try:
-            stream = self._inner.stream_chat(call.sent, **kwargs)
+            stream = self.inner.stream_chat(call.sent, **kwargs)
             chunk = next(stream, None)
         except Exception as error:
             if not refuses_system(error, call.plan):
                 raise
             call = call.in_the_other_form()
-            stream = self._inner.stream_chat(call.sent, **kwargs)
+            stream = self.inner.stream_chat(call.sent, **kwargs)
             chunk = next(stream, None)
         with closed(stream):
             while chunk is not None:
@@ -169,13 +169,13 @@ class StatefulLLM(WrappedLLM):
     async def _astreamed(self, call: PlannedCall, kwargs: dict[str, Any]) -> AsyncGenerator[ChatResponse, None]:
         reader = StreamReader()
         try:
-            stream = await self._inner.astream_chat(call.sent, **kwargs)
+            stream = await self.inner.astream_chat(call.sent, **kwargs)
             chunk = await anext(stream, None)
         except Exception as error:
             if not refuses_system(error, call.plan):
                 raise
             call = call.in_the_other_form()
-            stream = await self._inner.astream_chat(call.sent, **kwargs)
+            stream = await self.inner.astream_chat(call.sent, **kwargs)
             chunk = await anext(stream, None)
         async with aclosed(stream):
             while chunk is not None:
@@ -191,7 +191,7 @@ class StatefulLLM(WrappedLLM):
         if self.metadata.is_chat_model:
             return chat_response_to_completion_response(self.chat(as_question(prompt), **kwargs))
         call = self._open(as_question(prompt), kwargs)
-        answer = self._inner.complete(as_prompt(call.sent), formatted=formatted, **kwargs)
+        answer = self.inner.complete(as_prompt(call.sent), formatted=formatted, **kwargs)
         chat = as_chat(answer)
         self._tell(call.succeeded(chat, usage_of(chat)))
         return answer
@@ -201,7 +201,7 @@ class StatefulLLM(WrappedLLM):
         if self.metadata.is_chat_model:
             return chat_response_to_completion_response(await self.achat(as_question(prompt), **kwargs))
         call = await self._aopen(as_question(prompt), kwargs)
-        answer = await self._inner.acomplete(as_prompt(call.sent), formatted=formatted, **kwargs)
+        answer = await self.inner.acomplete(as_prompt(call.sent), formatted=formatted, **kwargs)
         chat = as_chat(answer)
         self._tell(await call.asucceeded(chat, usage_of(chat)))
         return answer
@@ -211,14 +211,14 @@ class StatefulLLM(WrappedLLM):
         if self.metadata.is_chat_model:
             return stream_chat_response_to_completion_response(self.stream_chat(as_question(prompt), **kwargs))
         call = self._open(as_question(prompt), kwargs)
-        return self._completed(call, self._inner.stream_complete(as_prompt(call.sent), formatted=formatted, **kwargs))
+        return self._completed(call, self.inner.stream_complete(as_prompt(call.sent), formatted=formatted, **kwargs))
 
     async def astream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseAsyncGen:
         """Stream a completion with the state of the session."""
         if self.metadata.is_chat_model:
             return astream_chat_response_to_completion_response(await self.astream_chat(as_question(prompt), **kwargs))
         call = await self._aopen(as_question(prompt), kwargs)
-        stream = await self._inner.astream_complete(as_prompt(call.sent), formatted=formatted, **kwargs)
+        stream = await self.inner.astream_complete(as_prompt(call.sent), formatted=formatted, **kwargs)
         return self._acompleted(call, stream)
 
     def _completed(self, call: PlannedCall, stream: CompletionResponseGen) -> CompletionResponseGen:

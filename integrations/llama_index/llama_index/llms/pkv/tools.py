@@ -20,11 +20,10 @@ from llama_index.core.tools import AsyncBaseTool
 from llama_index.core.tools.types import BaseTool
 
 from llama_index.llms.pkv._call_order import running_tool
-from llama_index.llms.pkv._context import ContextSession
 from llama_index.llms.pkv._found_tools import Found, FoundTools, Servers, ToolSource
 from llama_index.llms.pkv._guarded import GuardedTool
 from llama_index.llms.pkv._prefix import outside_of_a_step, step_context
-from llama_index.llms.pkv._sessions import read_asynchronously, resolved
+from llama_index.llms.pkv._sessions import in_context, resolved
 from llama_index.llms.pkv._shared import claim_field
 from llama_index.llms.pkv._waiting import leave
 from llama_index.llms.pkv.skills import skill_tools
@@ -83,8 +82,8 @@ class StateTools(ObjectRetriever[BaseTool]):
     ) -> None:
         if not isinstance(llm, StatefulLLM):  # pyright: ignore[reportUnnecessaryIsInstance] (untyped callers)
             raise SessionError(f"llm: a StatefulLLM is needed, not a {type(llm).__name__}")
-        if isinstance(source := llm.session, ContextSession):
-            source.check_ours()
+        if (held := in_context(llm.session)) is not None:
+            held.check_ours()
         super().__init__(cast("Any", None), cast("Any", None))
         extra = skill_tools(llm) if llm.skills is not None else ()
         self._llm = llm
@@ -100,57 +99,51 @@ class StateTools(ObjectRetriever[BaseTool]):
         Args:
             str_or_query_bundle: What is asked, for another retriever.
         """
-        source = self._llm.session
-        if isinstance(source, ContextSession):
-            raise read_asynchronously("await aretrieve(...)")
+        session = resolved(self._llm.session, "await aretrieve(...)")
         other = self._all.retriever
         found = self._all.now(other.retrieve(str_or_query_bundle) if other is not None else ())
-        return self._brought(resolved(source), found)
+        return self._brought(session, found)
 
     async def aretrieve(self, str_or_query_bundle: QueryType) -> list[BaseTool]:
         """The tools of a call; the same ones always.
 
-        While an agent looks for a tool that was called, it is that tool alone.
+        Where an agent looks for the tool that was called, it is that tool alone.
 
         Args:
             str_or_query_bundle: What is asked, for another retriever.
         """
-        if name := running_tool():
+        if (name := running_tool()) and str_or_query_bundle == name:
             return self._called(await self.astate(), name)
         other = self._all.retriever
         found = self._all.now(await other.aretrieve(str_or_query_bundle) if other is not None else ())
-        source, ctx = self._llm.session, step_context()
+        held, ctx = in_context(self._llm.session), step_context()
         agent = str(await ctx.store.get("current_agent_name", default="") or "") if ctx is not None else ""
-        if not isinstance(source, ContextSession):
-            session = resolved(source)
+        if held is None:
+            session = resolved(self._llm.session)
             claim_field(session, self._field, agent, self)
             return self._brought(session, found)
         if ctx is None:
             raise outside_of_a_step()
         claim_field(ctx.store, self._field, agent, self)
-        state = await source.get(ctx)
+        state = await held.get(ctx)
         update = self._update(state, found)
         if update.patch:
-            state = await source.update(ctx, lambda now: self._update(now, found).patch)
+            state = await held.update(ctx, lambda now: self._update(now, found).patch)
         leave(ctx.store, update)
         return self._array(state, found)
 
     def state(self) -> TrackedState:
         """The state now, for a call that is made synchronously."""
-        source = self._llm.session
-        if isinstance(source, ContextSession):
-            raise read_asynchronously("await tool.acall(...)")
-        return resolved(source).state
+        return resolved(self._llm.session, "await tool.acall(...)").state
 
     async def astate(self) -> TrackedState:
         """The state now."""
-        source = self._llm.session
-        if not isinstance(source, ContextSession):
-            return resolved(source).state
-        ctx = step_context()
+        held, ctx = in_context(self._llm.session), step_context()
+        if held is None:
+            return resolved(self._llm.session).state
         if ctx is None:
             raise outside_of_a_step()
-        return await source.get(ctx)
+        return await held.get(ctx)
 
     def decide(self, state: TrackedState, call: ToolCall) -> CallDecision:
         """Hold a call to what is true now, also where that changed since the request.
