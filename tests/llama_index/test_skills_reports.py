@@ -232,3 +232,14 @@ def test_the_array_is_the_cores_canonical_form() -> None:
             assert parameters.pop("additionalProperties") is False  # which OpenAI's class adds
         assert tool_json(ToolSpec(function["name"], function["description"], parameters)) == tool_json(spec)
         assert json.dumps(parameters) == json.dumps(spec.parameters)
+
+
+def test_r18_a_server_whose_name_no_provider_takes() -> None:
+    inner, provider = openai_llm(script=[[call("my_server_2__count", "1")]])
+    llm = StatefulLLM(inner, AgentSession(Desk(), key="k", tag=TAG))
+    kit = StateTools(llm, servers={"my server.2": [named("count")]})
+    answer = llm.chat_with_tools(kit.retrieve(""), user_msg="a")
+    (chosen,) = llm.get_tool_calls_from_response(answer)
+    by_name: Any = {one.metadata.name: one for one in kit.retrieve("")}
+    assert str(by_name[chosen.tool_name].call(**chosen.tool_kwargs)) == "count ran"
+    assert provider.bodies[0]["tools"][1]["function"]["name"] == chosen.tool_name

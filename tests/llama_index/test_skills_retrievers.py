@@ -144,3 +144,19 @@ async def test_a_structured_answer_beside_it() -> None:
         assert (await agent.run(text, memory=memory)).structured_response == {"points": 3}
     assert_append_only([provider.bodies[0], provider.bodies[2]])
     assert set(codes(session.report().notices)) <= {"history_rewritten"}, "the question beside it, whatever tools are"
+
+
+def test_what_is_found_in_one_conversation_is_not_told_in_another() -> None:
+    sessions = {name: AgentSession(Desk(), key=name, tag=TAG) for name in ("one", "two")}
+    now = ["one"]
+    inner, provider = openai_llm()
+    llm = StatefulLLM(inner, lambda: sessions[now[0]])
+    kit = StateTools(llm, Finder(all_tools()))
+    for who, question in (("one", "cancel and refund"), ("two", "track"), ("two", "nothing"), ("one", "nothing")):
+        now[0] = who
+        llm.chat_with_tools(kit.retrieve(question), user_msg=question)
+    first, second = ["call_tool", "cancel", "refund"], ["call_tool", "track"]
+    assert [names(body) for body in provider.bodies] == [first, second, second, first]
+    assert all(session.state.tools.changed == {} for session in sessions.values())
+    by_name: Any = {one.metadata.name: one for one in kit.retrieve("nothing")}
+    assert str(by_name["cancel"].call(order_id="K1")) == "cancelled K1"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -12,6 +13,9 @@ from llama_index.core.tools import AsyncBaseTool, FunctionTool
 from llama_index.core.tools.types import BaseTool, adapt_to_async_tool
 
 from pkv_agents import Notice, ToolError, ToolSpec, tool_from
+
+# What LlamaIndex's packages would write in another way on the wire than the agent looks for in the answer.
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
 Tool = BaseTool | Callable[..., Any]
 Several = Sequence[Tool] | Callable[[], Sequence[Tool]]
@@ -67,15 +71,12 @@ class FoundTools:
         """All that there are now.
 
         Args:
-            retrieved: What the retriever found; what it found before is still there.
+            retrieved: What the retriever found for this conversation.
 
         Raises:
             ToolError: A tool of the application's own is none that could be sent.
         """
-        for tool in retrieved:
-            self._seen[self._spec(tool).name] = tool
-        own = [*self._extra, *_tools(self._own), *self._seen.values()]
-        found = [(self._spec(tool), tool) for tool in own]
+        found = [(self._spec(tool), tool) for tool in (*self._extra, *_tools(self._own), *retrieved)]
         notices: list[Notice] = []
         for server, several in self._servers.items():
             for tool in _tools(several):
@@ -83,7 +84,14 @@ class FoundTools:
                     found.append((self._spec(tool, server), tool))
                 except ToolError as error:
                     notices.append(_refused(tool, server, error))
+        if self.retriever is not None:
+            self._seen |= {spec.name: tool for spec, tool in found}
         return Found(tuple(found), tuple(notices))
+
+    def seen(self, name: str) -> AsyncBaseTool | None:
+        """What runs a tool that the retriever found before, in whatever conversation."""
+        found = self._seen.get(name)
+        return adapt_to_async_tool(found) if found is not None else None
 
     def _spec(self, tool: BaseTool, server: str = "") -> ToolSpec:
         metadata = tool.metadata
@@ -92,7 +100,8 @@ class FoundTools:
         if known is None or known[0] != as_it_is:
             spec = tool_from(tool)
             if server:  # always, so that what another server declares later renames nothing
-                spec = replace(spec, name=f"{server}__{spec.name}", server=server, id=spec.name)
+                name = _NOT_IN_NAMES.sub("_", f"{server}__{spec.name}")
+                spec = replace(spec, name=name, server=server, id=spec.name)
             known = self._specs[tool] = (as_it_is, spec)
         return known[1]
 

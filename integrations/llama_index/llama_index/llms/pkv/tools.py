@@ -159,14 +159,14 @@ class StateTools(ObjectRetriever[BaseTool]):
 
     def runner(self, name: str) -> AsyncBaseTool | None:
         """What runs the tool of this name, if there is something in this process."""
-        other, found = self._all.retriever, self._all.now().get(name)
+        other, found = self._all.retriever, self._all.now().get(name) or self._all.seen(name)
         if found is None and other is not None:
             found = self._all.now(other.retrieve(name)).get(name)
         return found
 
     async def arunner(self, name: str) -> AsyncBaseTool | None:
         """The same, of a retriever that is asked asynchronously."""
-        other, found = self._all.retriever, self._all.now().get(name)
+        other, found = self._all.retriever, self._all.now().get(name) or self._all.seen(name)
         if found is None and other is not None:
             found = self._all.now(await other.aretrieve(name)).get(name)
         return found
@@ -204,7 +204,7 @@ class StateTools(ObjectRetriever[BaseTool]):
         return [self._guarded(spec, self._all.now())] if spec is not None else []
 
     def _guarded(self, spec: ToolSpec, found: Found) -> GuardedTool:
-        tool = found.get(spec.name)
+        tool = found.get(spec.name) or self._all.seen(spec.name)
         returns = tool is not None and tool.metadata.return_direct
         made = self._made.get(spec.name)
         if made is None or made.spec != spec or made.metadata.return_direct != returns:
