@@ -191,7 +191,7 @@ class SkillRegistry:
             **self._moved("active", skills.active, active),
         }
 
-    def update(self, state: TrackedState) -> tuple[Patch, tuple[Notice, ...]]:
+    def changes_for(self, state: TrackedState) -> tuple[Patch, tuple[Notice, ...]]:
         """What an adapter does before each call: `refresh`, and the notice that says which skills changed.
 
         The registry may be another than the one that the conversation began with: a skill was edited meanwhile, or the

@@ -52,14 +52,14 @@ def test_a_field_that_is_not_there_is_an_error_with_the_mend(path: str) -> None:
 
 def test_a_registry_brings_a_conversation_up_and_says_what_changed() -> None:
     desk = Desk()
-    patch, notices = SkillRegistry([REFUNDS, TONE]).update(desk)
+    patch, notices = SkillRegistry([REFUNDS, TONE]).changes_for(desk)
     assert [(notice.code, notice.path) for notice in notices] == [("skills_changed", "refunds, tone")]
     assert all(notice.is_advice and notice.is_event for notice in notices)
     desk = apply_patch(desk, patch)
     assert desk.skills == SkillRegistry([REFUNDS, TONE]).start()
-    assert SkillRegistry([REFUNDS, TONE]).update(desk) == ({}, ())
+    assert SkillRegistry([REFUNDS, TONE]).changes_for(desk) == ({}, ())
     desk = apply_patch(desk, SkillRegistry([REFUNDS, TONE]).load("refunds", desk.skills))
-    patch, notices = SkillRegistry([NEWER]).update(desk)
+    patch, notices = SkillRegistry([NEWER]).changes_for(desk)
     assert apply_patch(desk, patch).skills.active == {"refunds": NEWER.body}
     assert notices[0].path == "refunds, tone"
 

@@ -61,7 +61,7 @@ def refresh(session: AgentSession[Any], skills: SkillSource | None) -> tuple[Not
     if skills is None:
         return ()
     with _lock_of(session):
-        patch, notices = registry_of(skills).update(session.state)
+        patch, notices = registry_of(skills).changes_for(session.state)
         if patch:
             session.update(patch)
     return notices
@@ -72,9 +72,9 @@ async def arefresh(source: ContextSession[Any], ctx: Context[Any], skills: Skill
     if skills is None:
         return ()
     registry = registry_of(skills)
-    patch, notices = registry.update(await source.get(ctx))
+    patch, notices = registry.changes_for(await source.get(ctx))
     if patch:
-        await source.update(ctx, lambda state: registry.update(state)[0])
+        await source.update(ctx, lambda state: registry.changes_for(state)[0])
     return notices
 
 

@@ -10,40 +10,22 @@ state (`Tools`), told by updates like any other, and held when a tool is called.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import asdict, replace
 from typing import Any, cast
 
 from llama_index.core.objects import ObjectRetriever
 from llama_index.core.schema import QueryType
-from llama_index.core.tools import AsyncBaseTool
 from llama_index.core.tools.types import BaseTool
 
 from llama_index.llms.pkv._call_order import running_tool
 from llama_index.llms.pkv._found_tools import Found, FoundTools, Servers, ToolSource
-from llama_index.llms.pkv._guarded import GuardedTool
 from llama_index.llms.pkv._prefix import outside_of_a_step, step_context
 from llama_index.llms.pkv._sessions import in_context, resolved
 from llama_index.llms.pkv._shared import claim_field
+from llama_index.llms.pkv._tool_book import Off, ToolBook
 from llama_index.llms.pkv._waiting import leave
 from llama_index.llms.pkv.skills import skill_tools
 from llama_index.llms.pkv.stateful import StatefulLLM
-from pkv_agents import (
-    GENERIC,
-    AgentSession,
-    CallDecision,
-    SessionError,
-    ToolCall,
-    Tools,
-    ToolSpec,
-    ToolsUpdate,
-    TrackedState,
-    decide_call,
-    start_tools,
-    update_tools,
-)
-
-Off = Collection[str] | Callable[[Any], Collection[str]]
+from pkv_agents import AgentSession, SessionError
 
 
 class StateTools(ObjectRetriever[BaseTool]):
@@ -86,12 +68,8 @@ class StateTools(ObjectRetriever[BaseTool]):
             held.check_ours()
         super().__init__(cast("Any", None), cast("Any", None))
         extra = skill_tools(llm) if llm.skills is not None else ()
-        self._llm = llm
-        self._all = FoundTools(tools, servers or {}, extra)
-        self._off = off
-        self._bridge = bridge
-        self._field = field
-        self._made: dict[str, GuardedTool] = {}
+        found = FoundTools(tools, servers or {}, extra)
+        self._book = ToolBook(llm.session, found, off, bridge, field)
 
     def retrieve(self, str_or_query_bundle: QueryType) -> list[BaseTool]:
         """The tools of a call that is made synchronously; the same ones always.
@@ -99,9 +77,9 @@ class StateTools(ObjectRetriever[BaseTool]):
         Args:
             str_or_query_bundle: What is asked, for another retriever.
         """
-        session = resolved(self._llm.session, "await aretrieve(...)")
-        other = self._all.retriever
-        found = self._all.now(other.retrieve(str_or_query_bundle) if other is not None else ())
+        session = resolved(self._book.source, "await aretrieve(...)")
+        other = self._book.tools.retriever
+        found = self._book.tools.now(other.retrieve(str_or_query_bundle) if other is not None else ())
         return self._brought(session, found)
 
     async def aretrieve(self, str_or_query_bundle: QueryType) -> list[BaseTool]:
@@ -113,112 +91,31 @@ class StateTools(ObjectRetriever[BaseTool]):
             str_or_query_bundle: What is asked, for another retriever.
         """
         if (name := running_tool()) and str_or_query_bundle == name:
-            return self._called(await self.astate(), name)
-        other = self._all.retriever
-        found = self._all.now(await other.aretrieve(str_or_query_bundle) if other is not None else ())
-        held, ctx = in_context(self._llm.session), step_context()
+            return self._book.called(await self._book.astate(), name)
+        other = self._book.tools.retriever
+        found = self._book.tools.now(await other.aretrieve(str_or_query_bundle) if other is not None else ())
+        held, ctx = in_context(self._book.source), step_context()
         agent = str(await ctx.store.get("current_agent_name", default="") or "") if ctx is not None else ""
         if held is None:
-            session = resolved(self._llm.session)
-            claim_field(session, self._field, agent, self)
+            session = resolved(self._book.source)
+            claim_field(session, self._book.field, agent, self)
             return self._brought(session, found)
         if ctx is None:
             raise outside_of_a_step()
-        claim_field(ctx.store, self._field, agent, self)
+        claim_field(ctx.store, self._book.field, agent, self)
         state = await held.get(ctx)
-        update = self._update(state, found)
+        update = self._book.update(state, found)
         if update.patch:
-            state = await held.update(ctx, lambda now: self._update(now, found).patch)
+            state = await held.update(ctx, lambda now: self._book.update(now, found).patch)
         leave(ctx.store, update)
-        return self._array(state, found)
-
-    def state(self) -> TrackedState:
-        """The state now, for a call that is made synchronously."""
-        return resolved(self._llm.session, "await tool.acall(...)").state
-
-    async def astate(self) -> TrackedState:
-        """The state now."""
-        held, ctx = in_context(self._llm.session), step_context()
-        if held is None:
-            return resolved(self._llm.session).state
-        if ctx is None:
-            raise outside_of_a_step()
-        return await held.get(ctx)
-
-    def decide(self, state: TrackedState, call: ToolCall) -> CallDecision:
-        """Hold a call to what is true now, also where that changed since the request.
-
-        Args:
-            state: The state.
-            call: The call.
-        """
-        decision = decide_call(Tools.of(state, self._field), call)
-        if decision.refusal is None and decision.call.name in self._off_in(state):
-            return replace(decision, refusal=f"{decision.call.name} is switched off at the moment; nothing was done.")
-        return decision
-
-    def runner(self, name: str) -> AsyncBaseTool | None:
-        """What runs the tool of this name, if there is something in this process."""
-        other, found = self._all.retriever, self._all.now().get(name) or self._all.seen(name)
-        if found is None and other is not None:
-            found = self._all.now(other.retrieve(name)).get(name)
-        return found
-
-    async def arunner(self, name: str) -> AsyncBaseTool | None:
-        """The same, of a retriever that is asked asynchronously."""
-        other, found = self._all.retriever, self._all.now().get(name) or self._all.seen(name)
-        if found is None and other is not None:
-            found = self._all.now(await other.aretrieve(name)).get(name)
-        return found
+        return self._book.array(state, found)
 
     def _brought(self, session: AgentSession[Any], found: Found) -> list[BaseTool]:
-        update = self._update(session.state, found)
+        update = self._book.update(session.state, found)
         if update.patch:
             session.update(update.patch)
         leave(session, update)
-        return self._array(session.state, found)
-
-    def _update(self, state: TrackedState, found: Found) -> ToolsUpdate:
-        """What brings the tools of a state up to what there is now."""
-        tools, off = Tools.of(state, self._field), self._off_in(state)
-        now = found.specs
-        if self._all.retriever is not None:
-            names = {spec.name for spec in now}
-            now += [spec for spec in _all_known(tools) if spec.name not in names]
-        first: dict[str, object] = {}
-        if not tools.array:
-            tools = start_tools(now, bridge=self._bridge)
-            first = {f"{self._field}.array": [asdict(tool) for tool in tools.array]}
-        update = update_tools(tools, now, profile=GENERIC, off=off, field=self._field)
-        return replace(update, patch={**first, **update.patch}, notices=(*found.notices, *update.notices))
-
-    def _array(self, state: TrackedState, found: Found) -> list[BaseTool]:
-        return [self._guarded(spec, found) for spec in Tools.of(state, self._field).array]
-
-    def _called(self, state: TrackedState, name: str) -> list[BaseTool]:
-        """The tool that was called, also one that came late: models call those by their own names, too."""
-        tools = Tools.of(state, self._field)
-        spec = next((tool for tool in tools.array if tool.name == name), tools.specs.get(name))
-        if spec is None and name in tools.changed:
-            spec = ToolSpec(name)
-        return [self._guarded(spec, self._all.now())] if spec is not None else []
-
-    def _guarded(self, spec: ToolSpec, found: Found) -> GuardedTool:
-        tool = found.get(spec.name) or self._all.seen(spec.name)
-        returns = tool is not None and tool.metadata.return_direct
-        made = self._made.get(spec.name)
-        if made is None or made.spec != spec or made.metadata.return_direct != returns:
-            made = self._made[spec.name] = GuardedTool(self, spec, return_direct=returns)
-        return made
-
-    def _off_in(self, state: TrackedState) -> Collection[str]:
-        return self._off(state) if callable(self._off) else self._off
-
-
-def _all_known(tools: Tools) -> list[ToolSpec]:
-    """Every tool that a conversation was told of, as it was told last, on or off."""
-    on = {name: change.model_copy(update={"status": "on"}) for name, change in tools.changed.items()}
-    return list(tools.model_copy(update={"changed": on}).specs.values())
+        return self._book.array(session.state, found)
 
 
 __all__ = ["StateTools"]
