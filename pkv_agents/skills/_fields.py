@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Self, cast
+from collections.abc import Mapping
+from typing import Any, Self, cast, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict
 
@@ -29,10 +30,14 @@ class StateField(BaseModel):
         """
         found: object = state
         for segment in parse_path(path):
-            found = getattr(found, segment.text, None)
+            if isinstance(found, Mapping):
+                found = cast("Mapping[str, object]", found).get(segment.text)
+            else:
+                found = getattr(found, segment.text, None)
         if not isinstance(found, cls):
             cls.check_at(type(state), path)
-        return cast(Self, found)
+            raise SchemaError(f"{path}: the state has no {cls.__name__} there")
+        return found
 
     @classmethod
     def check_at(cls, schema: type[TrackedState], path: str) -> None:
@@ -47,6 +52,9 @@ class StateField(BaseModel):
         """
         found: Any = schema
         for segment in parse_path(path):
+            if get_origin(found) is dict:
+                found = get_args(found)[1]
+                continue
             fields = found.model_fields if isinstance(found, type) and issubclass(found, BaseModel) else {}
             found = fields[segment.text].annotation if segment.text in fields else None
         if found is not cls:

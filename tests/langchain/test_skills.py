@@ -91,7 +91,7 @@ def test_another_version_a_new_skill_and_one_that_is_gone_in_a_new_process(name:
         assert_told_is_true(provider.bodies[-1], state_of(agent))
     state = state_of(agent)
     assert set(state.skills.active) == {"refunds", "tone"} and "14 days" in state.skills.active["refunds"]
-    assert [(notice.code, notice.is_advice) for notice in said] == [("skills_refreshed", True)]
+    assert [(notice.code, notice.is_advice) for notice in said] == [("skills_changed", True)]
     last = shown(provider.bodies[-1])
     assert "skills.active[tips]: removed" in last and 'skills.available[shipping]: "How parcels go."' in last
     assert_kept(provider)

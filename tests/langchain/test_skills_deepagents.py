@@ -85,7 +85,7 @@ def test_ours_on_the_same_folder_keeps_the_prefix_when_it_changes(root: Path, fr
     assert_told_is_true(provider.bodies[-1], state_of(agent))
     assert "14 days" in state_of(agent).skills.active["refunds"] and "shipping" in state_of(agent).skills.available
     assert_kept(provider)
-    assert [notice.code for notice in said] == ["skills_refreshed"]
+    assert [notice.code for notice in said] == ["skills_changed"]
 
 
 @pytest.mark.parametrize("beside", [False, True], ids=["theirs", "theirs beside our state"])

@@ -90,7 +90,7 @@ class Walk:
         self.config = CONFIG
         assert_told_is_true(self.provider.bodies[-1], state_of(self.agent))
         codes = {notice.code for notice in self.said}
-        assert codes <= {"skills_refreshed", "rebase_requested", "errata_limit", "payback"}, codes
+        assert codes <= {"skills_changed", "rebase_requested", "errata_limit", "payback"}, codes
         kept = not codes & {"rebase_requested", "errata_limit", "payback"}
         for body in self.provider.bodies[sent:] if kept else ():
             assert before is None or not breaks(without_choice(before), without_choice(body))

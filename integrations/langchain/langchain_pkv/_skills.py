@@ -68,9 +68,7 @@ class SkillDesk:
         skills = Skills.at(state, registry.field)
         if skills == Skills():
             registry.start()  # holds the pinned ones to the budget
-        patch = registry.refresh(skills)
-        notice = registry.refreshed(skills, patch)
-        return patch, (notice,) if notice is not None else ()
+        return registry.changes_for(state)
 
     def tools(self) -> list[BaseTool]:
         """`load_skill` and `read_skill_file`, the same for every registry."""
@@ -100,7 +98,7 @@ class SkillDesk:
             answer.text,
             name=spec.name,
             tool_call_id=runtime.tool_call_id or "",
-            status="error" if answer.failed else "success",
+            status="error" if answer.is_error else "success",
         )
         if not answer.patch or not self._home.is_graph:
             return message
