@@ -35,7 +35,7 @@ from tests.langchain.support import call
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_r17_six_orders_and_a_late_tool(name: str, saver: Any) -> None:
+def test_r17_six_orders_and_a_late_tool(name: str) -> None:
     tools, arrays_seen = [made(one) for one in ("zeta", "alpha", "mu")], set[str]()
     for number, order in enumerate(itertools.permutations(tools)):
         config: RunnableConfig = {"configurable": {"thread_id": f"t{number}"}}
@@ -45,7 +45,7 @@ def test_r17_six_orders_and_a_late_tool(name: str, saver: Any) -> None:
         model, provider = MODELS[name](script)
         late: list[Any] = []
         said: list[Notice] = []
-        agent = agent_for(model, order, saver=saver, tools="tools", late_tools=finds(late), on_notice=said.append)
+        agent = agent_for(model, order, tools="tools", late_tools=finds(late), on_notice=said.append)
         agent.invoke(user("a", pkv_state=Desk()), config)
         late.append(made("beta"))
         out = agent.invoke(user("b"), config)
