@@ -12,10 +12,11 @@ from llama_index.core.workflow import Context
 from llama_index.llms.pkv import ContextSession, StatefulLLM, StateMemory, skill_tools
 from pkv_agents import (
     AgentSession,
+    Notice,
+    SchemaError,
     SessionError,
     SkillError,
     SkillRegistry,
-    StateError,
     StrictNoticeError,
     TrackedState,
     dump_state,
@@ -91,7 +92,7 @@ def test_what_is_wrong_is_said_where_it_is_written() -> None:
     returns: Any = StatefulLLM(inner, AgentSession(Desk(), key="k"), skills=lambda: wrong)
     with pytest.raises(SkillError, match="the function returned list"):
         returns.chat([user("hi")])
-    with pytest.raises(StateError, match=r"skills: Shop holds no Skills there; declare `skills: Skills = Skills\(\)`"):
+    with pytest.raises(SchemaError, match="Shop has no field skills of type Skills; declare it there"):
         StatefulLLM(inner, a_session(), skills=registry(REFUNDS)).chat([user("hi")])
     session = ContextSession(Desk, state=lambda: Desk())
     with pytest.raises(SessionError, match="the application owns this state"):
@@ -104,9 +105,13 @@ def test_a_state_that_the_application_owns_is_read_and_not_changed() -> None:
     llm = StatefulLLM(inner, AgentSession(lambda: mine, key="k"), skills=registry(REFUNDS))
     llm.chat([user("a")])
     assert "Within 30 days" in provider.bodies[0]["messages"][0]["content"]
-    stale = StatefulLLM(inner, AgentSession(lambda: mine, key="k"), skills=registry(NEWER))
-    with pytest.raises(SessionError, match="the application owns"):
-        stale.chat([user("a")])
+    said: list[Notice] = []
+    stale = StatefulLLM(inner, AgentSession(lambda: mine, key="k", on_notice=said.append), skills=registry(NEWER))
+    said.clear()
+    stale.chat([user("a")])
+    assert "Within 30 days" in provider.bodies[-1]["messages"][0]["content"], "what the state says is told"
+    changed = [notice for notice in said if notice.code == "skills_changed"]
+    assert len(changed) == 1 and "the application owns" in changed[0].message
 
 
 async def test_an_update_may_be_a_function_of_the_state_of_now() -> None:

@@ -10,7 +10,7 @@ from llama_index.core.tools import QueryEngineTool, ToolOutput
 from llama_index.core.workflow import Context
 
 from llama_index.llms.pkv import ContextSession, StatefulLLM, StateTools
-from pkv_agents import AgentSession, MissingSessionKeyError, SessionError, StateError, ToolError
+from pkv_agents import AgentSession, MissingSessionKeyError, SchemaError, SessionError, ToolError
 from tests.llama_index.more_providers import bedrock_llm, genai_llm
 from tests.llama_index.providers import call, like_llm, openai_llm, responses_llm, tool
 from tests.llama_index.skills import REFUNDS, Desk, SkillTalk, cancel, refund, registry, results, track
@@ -212,7 +212,7 @@ async def test_what_is_wrong_is_said_where_it_is_written() -> None:
         await StateTools(llm, [cancel]).aretrieve("")
     with pytest.raises(SessionError, match="the application owns this state"):
         StateTools(StatefulLLM(inner, ContextSession(Desk, state=lambda: Desk())), [cancel])
-    with pytest.raises(StateError, match=r"tools: Shop holds no Tools there; declare `tools: Tools = Tools\(\)`"):
+    with pytest.raises(SchemaError, match="Shop has no field tools of type Tools; declare it there"):
         StateTools(StatefulLLM(inner, a_session()), [cancel]).retrieve("")
     session = AgentSession(Desk(), key="k")
     with pytest.raises(ToolError, match="two tools have the"):

@@ -13,6 +13,7 @@ from llama_index.llms.pkv._context import ContextSession
 from pkv_agents import (
     AgentSession,
     Notice,
+    SessionError,
     SkillAnswer,
     SkillError,
     SkillRegistry,
@@ -54,17 +55,33 @@ def registry_of(skills: SkillSource) -> SkillRegistry:
 def refresh(session: AgentSession[Any], skills: SkillSource | None) -> tuple[Notice, ...]:
     """Bring a session's state up to the registry.
 
+    Returns:
+        What there is to say. Where the application owns the state, that it differs from the registry: what stands there
+        is told, since calls are answered by it.
+
     Raises:
-        StateError: The state has no `Skills` field where the registry looks for it.
-        SessionError: There is something to change, and the application owns the state.
+        SchemaError: The state has no `Skills` field where the registry looks for it.
     """
     if skills is None:
         return ()
     with _lock_of(session):
-        patch, notices = registry_of(skills).changes_for(session.state)
+        registry = registry_of(skills)
+        patch, notices = registry.changes_for(session.state)
         if patch:
-            session.update(patch)
+            try:
+                session.update(patch)
+            except SessionError as error:
+                return (_left(registry, error),)
     return notices
+
+
+def _left(registry: SkillRegistry, error: SessionError) -> Notice:
+    return Notice(
+        "skills_changed",
+        path=registry.field,
+        mend="apply `registry.refresh(skills)` where the state is kept",
+        message=f"the registry is another than the state knows, and was not applied: {error}",
+    )
 
 
 async def arefresh(source: ContextSession[Any], ctx: Context[Any], skills: SkillSource | None) -> tuple[Notice, ...]:
