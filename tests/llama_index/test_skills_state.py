@@ -102,13 +102,13 @@ def test_what_is_wrong_is_said_where_it_is_written() -> None:
 def test_a_state_that_the_application_owns_is_read_and_not_changed() -> None:
     inner, provider = openai_llm()
     mine = Desk(skills=registry(REFUNDS).start("refunds"))
-    llm = StatefulLLM(inner, AgentSession(lambda: mine, key="k"), skills=registry(REFUNDS))
+    said: list[Notice] = []
+    now = [registry(REFUNDS)]
+    llm = StatefulLLM(inner, AgentSession(lambda: mine, key="k", on_notice=said.append), skills=lambda: now[0])
     llm.chat([user("a")])
     assert "Within 30 days" in provider.bodies[0]["messages"][0]["content"]
-    said: list[Notice] = []
-    stale = StatefulLLM(inner, AgentSession(lambda: mine, key="k", on_notice=said.append), skills=registry(NEWER))
-    said.clear()
-    stale.chat([user("a")])
+    now[0] = registry(NEWER)
+    llm.chat([user("a")])
     assert "Within 30 days" in provider.bodies[-1]["messages"][0]["content"], "what the state says is told"
     changed = [notice for notice in said if notice.code == "skills_changed"]
     assert len(changed) == 1 and "the application owns" in changed[0].message
