@@ -164,3 +164,14 @@ def test_a_frozen_object_needs_a_way_to_be_changed() -> None:
     model, _ = openai_model()
     with pytest.raises(SchemaError, match="skills= changes the state"):
         agent_for(model, schema=Stone, state=Stone(), skills=a_registry())
+
+
+def test_loads_through_the_bridge_share_the_budget_with_those_beside_them() -> None:
+    sizes = a_registry()
+    registry = a_registry(budget=sizes.tokens("tone") + sizes.tokens("terms") + 2)
+    bridged = call("call_tool", "c1", name="load_skill", arguments={"name": "terms"})
+    model, provider = openai_model(script=[[bridged, call("load_skill", "c2", name="tips")], "done"])
+    agent = agent_for(model, skills=registry, tools="tools", late_tools=finds([]))
+    agent.invoke(user("go", pkv_state=Desk()), CONFIG)
+    assert set(state_of(agent).skills.active) == {"terms", "tone"}
+    assert_told_is_true(provider.bodies[-1], state_of(agent))

@@ -15,17 +15,23 @@ from langgraph.types import Command
 from langchain_pkv._home import Home, Patch
 from langchain_pkv._ledger import STATE_CHANNEL
 from pkv_agents import (
+    BRIDGE,
     LOAD_SKILL,
     READ_SKILL_FILE,
     Notice,
     SchemaError,
     SkillRegistry,
     Skills,
+    ToolCall,
+    Tools,
     ToolSpec,
     TrackedState,
     answer_skill_call,
     apply_patch,
+    decide_call,
 )
+
+_LOADING = Tools(array=(BRIDGE, LOAD_SKILL))
 
 SkillSource = SkillRegistry | Callable[[Runtime[Any]], SkillRegistry]
 
@@ -124,11 +130,8 @@ def _calls_before(values: Mapping[str, Any], call_id: str | None) -> list[Mappin
 def _behind(registry: SkillRegistry, state: TrackedState, calls: Sequence[Mapping[str, Any]]) -> TrackedState:
     """The state when those calls are answered."""
     for call in calls:
-        skills = Skills.at(state, registry.field)
-        answer = answer_skill_call(registry, LOAD_SKILL.name, call["args"], skills) if _loads(call) else None
-        state = apply_patch(state, answer.patch) if answer is not None and answer.patch else state
+        asked = decide_call(_LOADING, ToolCall(call["name"], call["args"])).call  # what a call of the bridge means
+        if asked.name == LOAD_SKILL.name:
+            answer = answer_skill_call(registry, asked.name, asked.arguments, Skills.at(state, registry.field))
+            state = apply_patch(state, answer.patch) if answer is not None and answer.patch else state
     return state
-
-
-def _loads(call: Mapping[str, Any]) -> bool:
-    return call["name"] == LOAD_SKILL.name
