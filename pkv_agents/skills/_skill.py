@@ -67,6 +67,8 @@ class Skill:
         object.__setattr__(self, "description", _SPACES.sub(" ", self.description).strip())
         object.__setattr__(self, "body", canonical_body(self.body))
         for field in ("tags", "needs", "resources"):
+            if isinstance(getattr(self, field), str):
+                raise SkillError(f"skill {self.name!r}: {field} is a str; pass a tuple, {field}=('...',)")
             object.__setattr__(self, field, tuple(getattr(self, field)))
         if not 1 <= len(self.description) <= MAX_DESCRIPTION:
             raise SkillError(
