@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from ..errata import standing
+from ..errata import standing, update_line
 from ..errors import SkillError
 from ..escape import json_string
 from ..notices import Notice
 from ..paths import canonical_path, join_field, join_key, parse_path
 from ..state import TrackedState
+from ..styles import DEFAULT_STYLE, ErrataStyle
 from ..tokens import estimate_tokens
 from ._skill import Skill
 from ._state import OutsideText, Skills, SkillText, text_of
@@ -129,6 +130,20 @@ class SkillRegistry:
             raise SkillError(f"skill {name!r} is not trusted, so it has no place in the part that sessions share")
         path, text = self._path("active", name), json_string(self.block(name))
         return f"{standing(path, text)}\n" if "\n" in self.block(name) else f"{path}: {text}\n"
+
+    def appended_text(self, name: str, *, style: ErrataStyle = DEFAULT_STYLE) -> str:
+        """A skill's line exactly as an erratum tells it when it is loaded in mid-session, with its line end.
+
+        Args:
+            name: Its name.
+            style: The session's wording.
+
+        Raises:
+            SkillError: It is unknown, or not trusted.
+        """
+        if not self.is_trusted(name):
+            raise SkillError(f"skill {name!r} is not trusted, and the texts of others are not compiled ahead")
+        return f"{update_line(self._path('active', name), json_string(self.block(name)), style=style)}\n"
 
     def is_trusted(self, name: str) -> bool:
         """Whether all of a skill's block is the application's own word."""
