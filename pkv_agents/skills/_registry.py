@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import cast
 
 from ..errata import standing, update_line
 from ..errors import SkillError
@@ -22,7 +21,7 @@ from ..paths import canonical_path, join_field, join_key, parse_path
 from ..state import TrackedState
 from ..styles import DEFAULT_STYLE, ErrataStyle
 from ..tokens import estimate_tokens
-from ._skill import Skill
+from ._skill import Skill, only_skills
 from ._state import OutsideText, Skills, SkillText, text_of
 
 Patch = dict[str, object]
@@ -42,8 +41,7 @@ class SkillRegistry:
         count: Counts the tokens of a text, for instance `token_counter(model).count`; an estimate when left out.
 
     Raises:
-        SkillError: Something else than skills was given, two have one name, one needs another that is not there, or
-            they need each other in a circle.
+        SkillError: It is no list of skills, two have one name, one needs another that is not there, or a circle.
     """
 
     skills: tuple[Skill, ...] = ()
@@ -60,7 +58,7 @@ class SkillRegistry:
         count: Callable[[str], int] = estimate_tokens,
     ) -> None:
         named: dict[str, Skill] = {}
-        for skill in _only_skills(skills):
+        for skill in only_skills(skills):
             if named.setdefault(skill.name, skill) is not skill:
                 raise SkillError(
                     f"two skills have the name {skill.name!r}; rename one, or use `replaced` for a new version"
@@ -98,7 +96,7 @@ class SkillRegistry:
 
     def replaced(self, *skills: Skill) -> SkillRegistry:
         """A registry with new versions of skills that it has."""
-        for skill in _only_skills(skills):
+        for skill in only_skills(skills):
             _ = self[skill.name]
         new = {skill.name: skill for skill in skills}
         return self._with(new.get(skill.name, skill) for skill in self.skills)
@@ -282,19 +280,6 @@ class SkillRegistry:
         may_go = [n for n in skills.active if n in self and not self[n].pinned and what != f"skill {n!r}"]
         mend = f"retire one of: {', '.join(may_go)}" if may_go else "raise the budget, or load a shorter one"
         raise SkillError(f"with {what} {tokens:,} tokens would be active, and the budget is {self.budget:,}; {mend}")
-
-
-def _only_skills(given: object) -> Iterator[Skill]:
-    """What was given, if it is skills: a folder's path, or one skill alone, is the usual mistake."""
-    listed = isinstance(given, Iterable) and not isinstance(given, str)
-    parts = cast("Iterable[object]", given if listed else (given,))
-    for part in parts:
-        if not (listed and isinstance(part, Skill)):
-            raise SkillError(
-                f"skills: a list of Skill is needed, and here is a {type(part).__name__}; "
-                "a folder is read by SkillRegistry(load_skills(folder))"
-            )
-        yield part
 
 
 def _changed(names: Iterable[str]) -> Notice:

@@ -6,8 +6,9 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import cast
 
 from ..errors import SkillError
 from ..escape import MAX_CHARACTERS
@@ -161,4 +162,21 @@ def _check_text(name: str, field: str, text: object) -> None:
         raise SkillError(f"skill {name!r}: {field} has a NUL character, so it is no text")
 
 
-__all__ = ["Skill"]
+def only_skills(given: object) -> Iterator[Skill]:
+    """What was given, if it is skills: a folder's path, or one skill alone, is the usual mistake.
+
+    Raises:
+        SkillError: It is not.
+    """
+    listed = isinstance(given, Iterable) and not isinstance(given, str)
+    parts = cast("Iterable[object]", given if listed else (given,))
+    for part in parts:
+        if not (listed and isinstance(part, Skill)):
+            raise SkillError(
+                f"skills: a list of Skill is needed, and here is a {type(part).__name__}; "
+                "a folder is read by SkillRegistry(load_skills(folder))"
+            )
+        yield part
+
+
+__all__ = ["Skill", "only_skills"]
