@@ -96,10 +96,11 @@ def _list(registry: SkillRegistry, options: Namespace) -> int:
         _say(json.dumps(rows, indent=1))
     else:
         for row, skill in zip(rows, registry, strict=True):
-            more = [f"needs {', '.join(skill.needs)}"] if skill.needs else []
+            more = [f"fingerprint {skill.fingerprint}"]
+            more += [f"needs {', '.join(skill.needs)}"] if skill.needs else []
             more += ["pinned"] if skill.pinned else []
             version = f" {skill.version}" if skill.version else ""
-            _say(", ".join([f"{skill.name}{version}: about {row['tokens']:,} tokens", skill.fingerprint, *more]))
+            _say(", ".join([f"{skill.name}{version}: about {row['tokens']:,} tokens", *more]))
     for notice in registry.notices():
         sys.stderr.write(f"{notice}\n")
     return 0

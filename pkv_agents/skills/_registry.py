@@ -21,7 +21,7 @@ from ..paths import canonical_path, join_field, join_key, parse_path
 from ..state import TrackedState
 from ..styles import DEFAULT_STYLE, ErrataStyle
 from ..tokens import estimate_tokens
-from ._skill import Skill
+from ._skill import Skill, only_skills
 from ._state import OutsideText, Skills, SkillText, text_of
 
 Patch = dict[str, object]
@@ -41,7 +41,7 @@ class SkillRegistry:
         count: Counts the tokens of a text, for instance `token_counter(model).count`; an estimate when left out.
 
     Raises:
-        SkillError: Two skills have one name, one needs another that is not there, or they need each other in a circle.
+        SkillError: It is no list of skills, two have one name, one needs another that is not there, or a circle.
     """
 
     skills: tuple[Skill, ...] = ()
@@ -58,7 +58,7 @@ class SkillRegistry:
         count: Callable[[str], int] = estimate_tokens,
     ) -> None:
         named: dict[str, Skill] = {}
-        for skill in skills:
+        for skill in only_skills(skills):
             if named.setdefault(skill.name, skill) is not skill:
                 raise SkillError(
                     f"two skills have the name {skill.name!r}; rename one, or use `replaced` for a new version"
@@ -96,7 +96,7 @@ class SkillRegistry:
 
     def replaced(self, *skills: Skill) -> SkillRegistry:
         """A registry with new versions of skills that it has."""
-        for skill in skills:
+        for skill in only_skills(skills):
             _ = self[skill.name]
         new = {skill.name: skill for skill in skills}
         return self._with(new.get(skill.name, skill) for skill in self.skills)

@@ -89,6 +89,9 @@ def test_what_is_wrong_is_said_where_it_is_written() -> None:
             StatefulLLM(inner, a_session(), skills=given)
     with pytest.raises(SkillError, match="has no skills: StatefulLLM"):
         skill_tools(StatefulLLM(inner, a_session()))
+    bare: Any = inner
+    with pytest.raises(SessionError, match="llm: a StatefulLLM is needed"):
+        skill_tools(bare)
     returns: Any = StatefulLLM(inner, AgentSession(Desk(), key="k"), skills=lambda: wrong)
     with pytest.raises(SkillError, match="the function returned list"):
         returns.chat([user("hi")])

@@ -39,6 +39,7 @@ def test_list_prints_what_there_is(skills: Path, capsys: pytest.CaptureFixture[s
     first, second = capsys.readouterr().out.splitlines()
     assert (
         first.startswith("refunds 2.0: about ")
+        and ", fingerprint " in first
         and first.endswith(", needs terms")
         and second.startswith("terms: about ")
     )

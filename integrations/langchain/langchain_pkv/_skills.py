@@ -52,7 +52,7 @@ class SkillDesk:
         if not (isinstance(source, SkillRegistry) or callable(source)):
             raise SchemaError(
                 "skills takes a SkillRegistry, or a function from LangGraph's Runtime to one, "
-                f"not a {type(source).__name__}"
+                f"not {type(source).__name__}: a folder is SkillRegistry(load_skills(folder))"
             )
         if isinstance(source, SkillRegistry):
             Skills.check_at(home.schema, source.field)
@@ -65,7 +65,10 @@ class SkillDesk:
         """The skills that there are for a run."""
         found = self._source if isinstance(self._source, SkillRegistry) else self._source(runtime)
         if not isinstance(found, SkillRegistry):  # pyright: ignore[reportUnnecessaryIsInstance] (untyped callers)
-            raise SchemaError(f"skills: expected a SkillRegistry, not {type(found).__name__}")
+            raise SchemaError(
+                f"skills: expected a SkillRegistry, not {type(found).__name__}; "
+                "let the function return SkillRegistry(load_skills(folder))"
+            )
         return found
 
     def news(self, state: TrackedState, runtime: Any) -> tuple[Patch, tuple[Notice, ...]]:

@@ -37,7 +37,10 @@ def check_skills(skills: object) -> None:
     if skills is None or isinstance(skills, SkillRegistry) or (callable(skills) and not isinstance(skills, type)):
         return
     given = skills.__name__ if isinstance(skills, type) else type(skills).__name__
-    raise SkillError(f"skills: a SkillRegistry or a function that returns one is needed, not {given}")
+    raise SkillError(
+        f"skills: a SkillRegistry or a function that returns one is needed, not {given}: "
+        "a folder is SkillRegistry(load_skills(folder))"
+    )
 
 
 def registry_of(skills: SkillSource) -> SkillRegistry:
