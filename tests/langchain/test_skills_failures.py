@@ -13,7 +13,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.types import Command, interrupt
 from pydantic import ConfigDict
 
-from pkv_agents import SchemaError, StateError, apply_patch
+from pkv_agents import Notice, SchemaError, StateError, apply_patch
 from tests.langchain.providers import openai_model
 from tests.langchain.skilled import (
     CONFIG,
@@ -175,3 +175,30 @@ def test_loads_through_the_bridge_share_the_budget_with_those_beside_them() -> N
     agent.invoke(user("go", pkv_state=Desk()), CONFIG)
     assert set(state_of(agent).skills.active) == {"terms", "tone"}
     assert_told_is_true(provider.bodies[-1], state_of(agent))
+
+
+@pytest.mark.parametrize("wrong", [None, [], KeyError("x")], ids=["none", "a list", "an error"])
+def test_skills_that_cannot_be_read_stay_as_they_are(wrong: Any) -> None:
+    now: list[Any] = [a_registry()]
+    said: list[Notice] = []
+
+    def skills(runtime: Any) -> Any:
+        if isinstance(now[0], Exception):
+            raise now[0]
+        return now[0]
+
+    load = call("load_skill", "c1", name="refunds")
+    model, provider = openai_model(script=["hello", [load], "done", [load], "done"])
+    agent = agent_for(model, skills=skills, on_notice=said.append)
+    agent.invoke(user("go", pkv_state=Desk()), CONFIG)
+    good, now[0] = now[0], wrong
+    out = agent.invoke(user("go"), CONFIG)
+    assert out["messages"][-2].status == "error" and "cannot be read" in out["messages"][-2].text
+    assert "skills_unreadable" in [notice.code for notice in said]
+    now[0] = good
+    agent.invoke(user("go"), CONFIG)
+    assert "refunds" in state_of(agent).skills.active
+    assert_told_is_true(provider.bodies[-1], state_of(agent))
+    now[0] = wrong
+    with pytest.raises((SchemaError, KeyError)):
+        agent.invoke(user("go", pkv_state=Desk()), {"configurable": {"thread_id": "another"}})

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from langchain.tools import ToolRuntime
@@ -32,6 +34,14 @@ from pkv_agents import (
 )
 
 _LOADING = Tools(array=(BRIDGE, LOAD_SKILL))
+
+_log = logging.getLogger("pkv_agents")
+
+UNREADABLE = Notice(
+    "skills_unreadable",
+    mend="see that the function given as skills= returns a SkillRegistry",
+    message="the skills could not be read, so those that are known stay as they are",
+)
 
 SkillSource = SkillRegistry | Callable[[Runtime[Any]], SkillRegistry]
 
@@ -72,8 +82,16 @@ class SkillDesk:
         return found
 
     def news(self, state: TrackedState, runtime: Any) -> tuple[Patch, tuple[Notice, ...]]:
-        """What brings a thread up to the registry; for a thread without skills, what it begins with."""
-        registry = self.registry(runtime)
+        """What brings a thread up to the registry; for a thread without skills, what it begins with.
+
+        Where the application's function fails, a thread that has skills keeps them, and that is said.
+        """
+        try:
+            registry = self.registry(runtime)
+        except Exception as error:
+            if not any(isinstance(value, Skills) and value != Skills() for _, value in state):
+                raise
+            return {}, (replace(UNREADABLE, message=f"{UNREADABLE.message}: {type(error).__name__}"),)
         skills = Skills.at(state, registry.field)
         if skills == Skills():
             registry.start()  # holds the pinned ones to the budget
@@ -94,7 +112,11 @@ class SkillDesk:
         self, spec: ToolSpec, arguments: Mapping[str, object], runtime: ToolRuntime[Any, Any]
     ) -> ToolMessage | Command[Any]:
         values = cast("Mapping[str, Any]", runtime.state)
-        registry = self.registry(runtime)
+        try:
+            registry = self.registry(runtime)
+        except Exception:  # noqa: BLE001 - the application's; the model goes on without it
+            _log.exception("skills: the application's function failed")
+            return _message(spec, runtime, "The skills cannot be read at present; nothing was done.", is_error=True)
         with self._one_at_a_time:  # tools of one step run in threads, and the application's state may be one object
             state = self._home.read(values, runtime)
             known = _behind(registry, state, _calls_before(values, runtime.tool_call_id))
@@ -103,15 +125,15 @@ class SkillDesk:
             assert answer is not None, "a skill's tool that the core does not know"
             if answer.patch and not self._home.is_graph:
                 self._home.changed(state, answer.patch, runtime)
-        message = ToolMessage(
-            answer.text,
-            name=spec.name,
-            tool_call_id=runtime.tool_call_id or "",
-            status="error" if answer.is_error else "success",
-        )
+        message = _message(spec, runtime, answer.text, is_error=answer.is_error)
         if not answer.patch or not self._home.is_graph:
             return message
         return Command(update={STATE_CHANNEL: dict(answer.patch), "messages": [message]})
+
+
+def _message(spec: ToolSpec, runtime: ToolRuntime[Any, Any], text: str, *, is_error: bool) -> ToolMessage:
+    status = "error" if is_error else "success"
+    return ToolMessage(text, name=spec.name, tool_call_id=runtime.tool_call_id or "", status=status)
 
 
 def as_langchain(spec: ToolSpec, function: Callable[..., Any]) -> BaseTool:
