@@ -95,7 +95,9 @@ NAMES = [f"article {nr}" for nr in range(8)]
             {"notes": "\n".join(PARCELS)},
             {"notes": "\n".join(PARCELS[:3] + PARCELS[4:])},
             [
-                r'notes: replace "Parcel 3 left the hall on Monday and is in transit.\nParcel" with "Parcel"',
+                r'notes: replace "Parcel 3 left the hall on Monday and is in transit.\n'
+                r'Parcel 4 left the hall on Monday and is in transit." '
+                r'with "Parcel 4 left the hall on Monday and is in transit."',
             ],
             id="a line is gone",
         ),

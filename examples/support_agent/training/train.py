@@ -31,7 +31,8 @@ from transformers import AutoTokenizer
 
 from .curriculum import LEVELS, Curriculum
 from .fast_llama import PROJECTIONS, FastLlama, LoraSettings
-from .rows import Row, RowMaker
+from .rows import RowMaker, RowPlan
+from .writer import Row
 
 _LONG = 900  # a head of more tokens goes through without a graph
 _ROWS_TOKENS = 1400  # tokens a worker and step, at least
@@ -47,6 +48,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--level", type=int, default=0, help="level to start at, with --adapter")
+    parser.add_argument("--skills", type=float, default=0.4, help="share of rows whose rules are skills")
     parser.add_argument("--adapter", type=Path, default=None, help="continue from this adapter_model.safetensors")
     options = parser.parse_args()
     if options.model is None:
@@ -77,7 +79,7 @@ class _Trainer:
         self.rng = random.Random(f"{options.seed}/{rank}")
         self.maker = RowMaker(AutoTokenizer.from_pretrained(options.model), self.rng)
         self.optimizer = torch.optim.AdamW(model.trainable(), lr=options.rate, betas=(0.9, 0.98), weight_decay=0.0)
-        self.curriculum = Curriculum.start(options.level)
+        self.curriculum = Curriculum.start(options.level, skills=options.skills)
         self.tokens = 0
         self.hits: dict[str, list[int]] = defaultdict(list)
         self.losses: list[float] = []
@@ -105,7 +107,7 @@ class _Trainer:
         while spent < _ROWS_TOKENS:
             plan = self.curriculum.draw(self.rng)
             row = self.maker.draw(plan)
-            loss, weight, hits = self._loss(row, plan.level)
+            loss, weight, hits = self._loss(row, plan)
             counts[plan.level] += len(row.answers)
             right[plan.level] += hits
             loss.backward()
@@ -128,7 +130,7 @@ class _Trainer:
         self.tokens += tokens
         _give_back_memory()
 
-    def _loss(self, row: Row, level: int) -> tuple[Tensor, float, int]:
+    def _loss(self, row: Row, plan: RowPlan) -> tuple[Tensor, float, int]:
         """The weighted sum of the answers' losses, the sum of the weights, and how many decisions were right."""
         ids = torch.tensor(row.ids)
         weights = torch.tensor(row.weights)
@@ -140,7 +142,7 @@ class _Trainer:
         right = dict(zip(targets.tolist(), (logits.argmax(-1) == ids[targets]).tolist(), strict=True))
         hits = [int(right[answer.index]) for answer in row.answers]
         for answer, hit in zip(row.answers, hits, strict=True):
-            self.hits[f"{level} {answer.kind}"].append(hit)
+            self.hits[f"{'skills' if plan.skills else plan.level} {answer.kind}"].append(hit)
         picked = weights[targets]
         loss = (losses * picked).sum()
         self.losses.append(float(loss.detach() / picked.sum()))
