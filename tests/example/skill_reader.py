@@ -41,13 +41,18 @@ def rules_told(texts: Sequence[str]) -> Mapping[str, Rule]:
     return {topic: rule for text in skills.values() for topic, rule in rules_of(text).items()}
 
 
+def fields_told(texts: Sequence[str]) -> Mapping[str, str]:
+    """The values, as JSON texts, that a reader knows who takes in some texts, one after the other."""
+    return dict(_FIELD.findall("\n".join(texts)))
+
+
 def decide_by_text(question: str, texts: Sequence[str]) -> tuple[str, str, dict[str, Any]]:
     """What decides, tool and arguments, by the rules and values that the texts tell last."""
     turn = next(turn for turn in TURNS if turn.text == question.partition("\n\n")[0])
     rule = rules_told(texts).get(turn.topic)
     if rule is None:
         return "no rule", "escalate_case", {"order_id": turn.order_id}
-    told = dict(_FIELD.findall("\n".join(texts)))
+    told = fields_told(texts)
     path = field_path(rule.field, turn.order_id)
     tool = dict(rule.actions).get(json.loads(told[path]), "escalate_case")
     town = {"town": turn.town} if tool == "change_address" else {}
