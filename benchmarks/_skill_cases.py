@@ -21,7 +21,7 @@ from typing import Literal, get_args
 from benchmarks._cases import Answer, Talk, draw_tag
 from examples.support_agent.policy import Request, Rule, decide, read_field
 from examples.support_agent.schema import SkilledShop
-from examples.support_agent.skill_worlds import CHANGES, HELD_OUT_NAMES, Shelf, SkillPlan, draw_shelf, skilled
+from examples.support_agent.skill_worlds import CHANGES, HELD_OUT_NAMES, Change, Shelf, SkillPlan, draw_shelf, skilled
 from examples.support_agent.vocabulary import HELD_OUT, TOPICS
 from examples.support_agent.worlds import Size, World
 from pkv_agents import apply_patch
@@ -39,6 +39,7 @@ restored        it was replaced, and is the first version again
 beside          it stayed, and another rule of its skill is another
 """
 
+_HOW: Mapping[SkillKind, Change] = {"other field": "field", "other tools": "tools", "one value": "line"}
 _TOPICS = {topic.name: topic for topic in TOPICS}
 
 
@@ -137,8 +138,8 @@ class _Drawing:
             return {topic: self.shelf.changed(rules[topic], rng.choice(CHANGES))}
         if kind == "all rules":
             return {topic: self.shelf.changed(rule, rng.choice(("field", "tools"))) for topic, rule in rules.items()}
-        how = {"other field": "field", "other tools": "tools", "one value": "line"}.get(kind)
-        return {self.topic: self.shelf.changed(rules[self.topic], how or rng.choice(CHANGES))}
+        how = _HOW.get(kind) or rng.choice(CHANGES)
+        return {self.topic: self.shelf.changed(rules[self.topic], how)}
 
     def _decides(self, kind: SkillKind, rules: Mapping[str, Rule], shop: SkilledShop) -> bool:
         """Whether the old version and the new one want different tools, where that is asked."""
@@ -148,7 +149,13 @@ class _Drawing:
         return len({rule.tool(read_field(shop, rule.field, self.order)) for rule in (old, new)}) == 2
 
     def _requests(
-        self, world: World, shop: SkilledShop, patches: Mapping[int, dict[str, object]], turns: int, *, asked_before: int
+        self,
+        world: World,
+        shop: SkilledShop,
+        patches: Mapping[int, dict[str, object]],
+        turns: int,
+        *,
+        asked_before: int,
     ) -> tuple[Request, ...] | None:
         """The turns, the question last; before turn `asked_before`, the question's topic is asked about once."""
         rng, requests, asked = self.rng, list[Request](), set[tuple[str, str]]()

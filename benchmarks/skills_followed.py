@@ -11,7 +11,7 @@ Agreement where the clean head is right, near 1, says that versions told late ca
 decisions by the old version would say that they must not be told so.
 
 Rules, values, names of people, towns and skills are held out from the adapter's training. In half of the seeds the
-question's topic was asked about and answered before, by the old version: that answer stands in the history, in all arms.
+question's topic was asked about and answered before, by the old version: that answer stands in each arm's history.
 """
 
 from __future__ import annotations

@@ -232,7 +232,9 @@ class ArmPlayer:
 
     def _row(self, number: int, turn: Turn, outside: Mapping[str, str]) -> TurnRow:
         calls = self._watch.calls
-        seen = next((call for call in calls if not is_loading(name["name"] for name in call.answer.tool_calls)), calls[0])
+        seen = next(
+            (call for call in calls if not is_loading(name["name"] for name in call.answer.tool_calls)), calls[0]
+        )
         before = self._before
         self._before = seen.shop
         return turn_row(

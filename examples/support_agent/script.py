@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
-from pkv_agents import SkillRegistry, Skills, load_skills
+from pkv_agents import SkillRegistry, load_skills
 
 from .policy import POLICY_FILE, shop_sections
 from .scenario import TURNS, initial_state

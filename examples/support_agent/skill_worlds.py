@@ -201,4 +201,15 @@ def _with_rule(section: str, old: Rule, new: Rule) -> str:
     return section.replace(rule_lines(old), rule_lines(new))
 
 
-__all__ = ["CHANGES", "HELD_OUT_NAMES", "TRAINED_NAMES", "Change", "Shelf", "SkillPlan", "change_rule", "draw_shelf", "draw_skilled_world", "skilled"]
+__all__ = [
+    "CHANGES",
+    "HELD_OUT_NAMES",
+    "TRAINED_NAMES",
+    "Change",
+    "Shelf",
+    "SkillPlan",
+    "change_rule",
+    "draw_shelf",
+    "draw_skilled_world",
+    "skilled",
+]

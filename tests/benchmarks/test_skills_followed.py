@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import skills_followed
 from benchmarks._model import Loaded, load_model
 from benchmarks._skill_cases import KINDS, SkillCase, draw_skill_case
 from benchmarks.skills_followed import Row, main, run_case, summarise, summary_text
@@ -124,15 +123,17 @@ def test_shares_are_counted_among_the_rows_that_they_are_about() -> None:
     assert "ours by another version" in summary_text(right)
 
 
-def test_the_file_and_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_file_and_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def loaded(*arguments: object, **options: object) -> Loaded:
         return Loaded(cast("LocalModel", None), {"dtype": "float32", "adapter": "a1"})
 
     def run(engine: LocalModel, case: SkillCase) -> Row:
         return row_of(case.seed)
 
-    monkeypatch.setattr(skills_followed, "load_model", loaded)
-    monkeypatch.setattr(skills_followed, "run_case", run)
+    monkeypatch.setattr("benchmarks.skills_followed.load_model", loaded)
+    monkeypatch.setattr("benchmarks.skills_followed.run_case", run)
     file = tmp_path / "rows.json"
     assert main(["--seeds", "140", "--quick", "--json", str(file)]) == 0
     data = json.loads(file.read_text())

@@ -1,7 +1,8 @@
-"""The conversation with the rules in skills: what was sent stays, and what is told of skills is what happened to them."""
+"""The conversation with the rules in skills: what was sent stays, and what is told of skills is what happened."""
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Sequence
 from functools import partial
@@ -13,20 +14,23 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
 from examples.support_agent import runner
-from examples.support_agent.arms import ARMS
 from examples.support_agent.console import shortened
 from examples.support_agent.models import Choice, choose_model
-from examples.support_agent.policy import POLICY_FILE, rules_of, shop_rules, shop_sections
+from examples.support_agent.policy import POLICY_FILE, Request, rules_of, shop_rules
 from examples.support_agent.report import render_html
 from examples.support_agent.results import RunResult
 from examples.support_agent.runner import ArmPlayer, run
 from examples.support_agent.scenario import TURNS
 from examples.support_agent.schema import SkilledShop
 from examples.support_agent.script import LATE_SKILL, LATE_TURN, VERSION_TURN, script_of
+from examples.support_agent.tools import EFFECTS
+from examples.support_agent.training.rows import RowMaker, RowPlan
+from examples.support_agent.turns import expected_decision
+from examples.support_agent.worlds import Size, World
 from examples.support_agent_llamaindex import run as run_llama_index
 from langchain_pkv import LocalChatModel
 from llama_index.llms.pkv import LocalLLM
-from pkv_agents import LOAD_SKILL
+from pkv_agents import LOAD_SKILL, apply_patch
 from tests.example.skill_reader import SkillReader, StreamingSkillReader
 from tests.local.tiny import tiny_tokenizer
 
@@ -115,16 +119,37 @@ def test_a_long_line_is_cut_in_the_terminal_only() -> None:
 
 @pytest.mark.parametrize("arm", ["rewrite_late", "ours"])
 def test_the_other_framework_sends_the_same(arm: Any) -> None:
-    def played(make: Any, player: Any) -> tuple[Any, RunResult]:
+    def played(wrapper: Any, player: Any) -> tuple[Any, RunResult]:
         model = StreamingSkillReader(tiny_tokenizer())
-        choice = Choice("m", lambda _: make(model), len, counts_exactly=True, ttft="engine")
+        choice = Choice("m", lambda _: wrapper(local=model), len, counts_exactly=True, ttft="engine")
         return model.prompts, player(choice, arms=[arm], turns=VERSION_TURN, script=SCRIPT)
 
-    theirs, there = played(lambda model: LocalChatModel(local=model), runner.run)
-    ours, here = played(lambda model: LocalLLM(local=model), run_llama_index)
+    theirs, there = played(LocalChatModel, runner.run)
+    ours, here = played(LocalLLM, run_llama_index)
     assert ours == theirs
     assert [row.erratum for row in here.rows] == [row.erratum for row in there.rows]
     assert all(row.policy_correct for row in here.rows)
+
+
+def test_a_training_row_is_what_our_arm_sends() -> None:
+    shop, done, requests = SCRIPT.initial(), dict[str, str](), list[Request]()
+    for number, turn in enumerate(TURNS, 1):
+        patch = {**done, **SCRIPT.news(number, shop, loads=True)}
+        requests.append(Request(patch, turn.topic, turn.order_id, turn.text, turn.town))
+        shop = apply_patch(shop, patch)
+        done = EFFECTS[expected_decision(shop, turn).tool](shop, turn.order_id)
+    world = World(SCRIPT.instructions, {}, SCRIPT.initial(), tuple(requests))
+    row = RowMaker(tiny_tokenizer(), random.Random(7)).row(world, RowPlan(Size()))
+    tag = "".join(map(random.Random(7).choice, ["abcdefghijklmnopqrstuvwxyz234567"] * 4))  # what a row draws first
+
+    model = StreamingSkillReader(tiny_tokenizer())
+    choice = Choice("m", lambda _: LocalChatModel(local=model), len, counts_exactly=True, ttft="engine")
+    player = ArmPlayer(choice, "ours", tag=tag, script=SCRIPT)
+    for number in range(1, len(TURNS) + 1):
+        assert player.play(number).policy_correct
+    assert len(model.prompts) == len(TURNS)
+    for prompt in model.prompts:
+        assert prompt == row.ids[: len(prompt)]
 
 
 class Asking(SkillReader):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -181,7 +181,7 @@ def test_worlds_ask_what_their_rules_answer(seed: int) -> None:
         assert ("town" in arguments) == (tool == "change_address")
 
 
-def _patched(world: World, data: dict[str, object], patch: dict[str, str]) -> dict[str, object]:
+def _patched(world: World, data: dict[str, object], patch: Mapping[str, object]) -> dict[str, object]:
     from pkv_agents import apply_patch
 
     return apply_patch(type(world.shop).model_validate(data), patch).model_dump()

@@ -81,13 +81,13 @@ def _plan(rng: random.Random, level: int) -> RowPlan:
 
 def _skill_plan(rng: random.Random, level: int) -> RowPlan:
     """Rows whose rules are skills: small ones mostly, since what is new is the form and not the number of rules."""
-    topics, prose = rng.choice((1, 2, 2, 3, 3, 4, 4, 6)), rng.choice((0.0, 0.0, 0.0, 0.0, 0.3))
-    turns = rng.choice((2, 3, 3, 4))
+    topics, prose = rng.choice((1, 2, 2, 3, 3, 4, 6)), rng.choice((0.0, 0.0, 0.0, 0.0, 0.3))
+    turns = rng.choice((2, 3, 3))
     size = Size(topics=topics, orders=2, prose=prose, turns=turns, changes=_CALM, irrelevant=0.2)
     head: Head = "errata" if rng.random() < 0.85 else "end"
     late = 0.25 if head == "errata" else 0.0
     skills = SkillPlan(skills=rng.choice((1, 1, 2, 2, 3)), own=rng.choice((0, 0, 1)), late=late, events=0.8)
-    return RowPlan(size, head, branches=20, level=level, skills=skills)
+    return RowPlan(size, head, branches=24, level=level, skills=skills)
 
 
 def _head(rng: random.Random) -> Head:

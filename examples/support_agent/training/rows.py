@@ -29,8 +29,17 @@ _TAGS = "abcdefghijklmnopqrstuvwxyz234567"
 
 @dataclass(frozen=True, slots=True)
 class RowPlan:
-    """How to draw a row: the world's size, where its state stands, how much is left out for an easy start, and whether
-    its rules are skills."""
+    """How to draw a row.
+
+    Attributes:
+        size: The world's size.
+        head: Where its state stands.
+        tools: The tools block stands in the head.
+        keep: The share of fields that are shown; fewer for an easy start.
+        branches: About how many questions branch off.
+        level: The curriculum's.
+        skills: How the rules are spread over skills; None: they stand in the policy.
+    """
 
     size: Size
     head: Head = "errata"
