@@ -81,7 +81,7 @@ def _plan(rng: random.Random, level: int) -> RowPlan:
 
 def _skill_plan(rng: random.Random, level: int) -> RowPlan:
     """Rows whose rules are skills: small ones mostly, since what is new is the form and not the number of rules."""
-    topics, prose = rng.choice((1, 2, 2, 3, 3, 4, 6)), rng.choice((0.0, 0.0, 0.0, 0.0, 0.3))
+    topics, prose = rng.choice((1, 2, 2, 3, 3, 4, 6, 12)), rng.choice((0.0, 0.0, 0.0, 0.3, 1.0))
     turns = rng.choice((2, 3, 3))
     size = Size(topics=topics, orders=2, prose=prose, turns=turns, changes=_CALM, irrelevant=0.2)
     head: Head = "errata" if rng.random() < 0.85 else "end"
