@@ -30,12 +30,37 @@ class Loaded:
 
 
 def load_model(folder: Path | None, adapter: Path | None, *, threads: int | None = None) -> Loaded:
-    """Load a model in float32 with an adapter merged into it.
+    """Load a model as `load_parts` does, as an engine, with what identifies it.
+
+    Args:
+        folder: See `load_parts`.
+        adapter: See `load_parts`.
+        threads: torch threads; None leaves torch's own choice.
+    """
+    import torch
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    engine, chosen = LocalModel(*load_parts(folder, adapter)), adapter or ADAPTER
+    weights = chosen / "adapter_model.safetensors"
+    digest = "none" if adapter == Path(NO_ADAPTER) else hashlib.sha256(weights.read_bytes()).hexdigest()[:16]
+    identity = {
+        "pkv_agents": version_of("pkv-agents"),
+        "torch": version_of("torch"),
+        "transformers": version_of("transformers"),
+        "fingerprint": engine.fingerprint,
+        "adapter": digest,
+        "dtype": "float32",
+    }
+    return Loaded(engine, identity)
+
+
+def load_parts(folder: Path | None, adapter: Path | None) -> tuple[object, object]:
+    """Load a model in float32 with an adapter merged into it, and its tokenizer.
 
     Args:
         folder: The model's folder; None for PKV_EMBEDDED_MODEL, else the embedded model, fetched if need be.
         adapter: The adapter's folder; None for the shop's own, `Path("none")` for no adapter.
-        threads: torch threads; None leaves torch's own choice.
 
     Raises:
         BenchmarkError: There is no such model.
@@ -50,29 +75,15 @@ def load_model(folder: Path | None, adapter: Path | None, *, threads: int | None
     keep_freed_memory()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    if threads is not None:
-        torch.set_num_threads(threads)
     folder = folder or _embedded()
     try:
         model = cast("Any", AutoModelForCausalLM).from_pretrained(folder, dtype=torch.float32, local_files_only=True)
         tokenizer = cast("Any", AutoTokenizer).from_pretrained(folder, local_files_only=True)
     except (OSError, ValueError) as error:
         raise BenchmarkError(f"no model can be loaded from {folder}: {str(error).partition(chr(10))[0]}") from error
-    digest = "none"
     if adapter != Path(NO_ADAPTER):
-        chosen = adapter or ADAPTER
-        model = with_adapter(model, chosen)
-        digest = hashlib.sha256((chosen / "adapter_model.safetensors").read_bytes()).hexdigest()[:16]
-    engine = LocalModel(model.eval(), tokenizer)
-    identity = {
-        "pkv_agents": version_of("pkv-agents"),
-        "torch": version_of("torch"),
-        "transformers": version_of("transformers"),
-        "fingerprint": engine.fingerprint,
-        "adapter": digest,
-        "dtype": "float32",
-    }
-    return Loaded(engine, identity)
+        model = with_adapter(model, adapter or ADAPTER)
+    return model.eval(), tokenizer
 
 
 def _embedded() -> Path:

@@ -6,10 +6,9 @@ into a slab and one that writes at any places of a sequence.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 try:
@@ -32,8 +31,6 @@ from pkv_agents.kv.slab import Slab, SlabShape
 
 _OLDEST, _NEWEST = (5, 24), (5, 40)
 """Half-open range of transformers versions that the tests have seen or whose deprecations are known."""
-
-_FORCE_GQA = "TRANSFORMERS_SDPA_FORCE_GQA"
 
 
 class _SlabLayer(DynamicLayer):
@@ -95,7 +92,6 @@ class HFModel:
         require_supported_version()
         self._loaded = LoadedModel(model, adapter)
         self.facts = _learn(self._loaded)
-        self._force_gqa = self.facts.shape.device.type == "cpu"
 
     def forward(self, slab: Slab, ids: Sequence[int]) -> torch.Tensor:
         """Forwards `ids` behind the slab's content, commits them, and returns the last position's logits.
@@ -106,7 +102,7 @@ class HFModel:
             Logits of shape (vocab,).
         """
         device, start, count = self.facts.shape.device, slab.length, len(ids)
-        with torch.inference_mode(), self._loaded.lock, self._gqa(start, count):
+        with torch.inference_mode(), self._loaded.lock:
             logits = self._loaded.call(
                 on_device(ids, device),
                 torch.arange(start, start + count, device=device),
@@ -114,21 +110,6 @@ class HFModel:
             )[-1]
             slab.commit(ids)
         return logits
-
-    @contextlib.contextmanager
-    def _gqa(self, start: int, count: int) -> Generator[None]:
-        """Several queries on a cached prefix: grouped attention instead of a repeated copy of all keys and values.
-
-        Measured on CPU only (a 60-token turn on a 4k cache: 305 to 248 ms), so it is set for such forwards only.
-        """
-        if not (self._force_gqa and start and count > 1) or _FORCE_GQA in os.environ:
-            yield
-            return
-        os.environ[_FORCE_GQA] = "1"
-        try:
-            yield
-        finally:
-            os.environ.pop(_FORCE_GQA, None)
 
 
 def load_folder(folder: str | os.PathLike[str], *, threads: int | None = None) -> tuple[object, object]:

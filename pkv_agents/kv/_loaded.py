@@ -1,6 +1,6 @@
 """A loaded model as the engine sees it: one guarded call, its adapter, and what its forward is called.
 
-The model comes from the caller and is never changed.
+The model comes from the caller and is as it was after each call.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Protocol, cast
 import torch
 
 from pkv_agents.errors import AdapterError, UnsupportedModelError
+from pkv_agents.kv._grouped import grouped_attention
 
 
 class Output(Protocol):
@@ -73,6 +74,8 @@ class LoadedModel:
     def __init__(self, model: object, adapter: str | None) -> None:
         self.model = _unwrap(model)
         self._cache_argument = _cache_argument(self.model)
+        compatible = getattr(self.model, "is_backend_compatible", None)
+        self._looks_attention_up = callable(compatible) and bool(compatible())
         self._tuner = _first_adapter_layer(self.model)
         self.config = self.model.config.get_text_config(decoder=True)
         self.adapter = _active_adapter(self._tuner)
@@ -117,7 +120,10 @@ class LoadedModel:
         }
         if mask is not None:
             arguments["attention_mask"] = mask
-        return self.model(**arguments).logits[0]
+        if not self._looks_attention_up:  # its attention is its own, and asks for names that it knows
+            return self.model(**arguments).logits[0]
+        with grouped_attention(self.config, ids.device):
+            return self.model(**arguments).logits[0]
 
     def check_adapter(self) -> None:
         """Raises AdapterError if another adapter is active than the one that this engine was made for."""
