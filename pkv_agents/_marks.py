@@ -16,7 +16,10 @@ from .profiles import MarkerShape, Ttl
 _KEYS = ("cache_control", "prompt_cache_breakpoint")
 _POINT = "cachePoint"
 # Providers refuse a marker on these.
-_UNMARKABLE = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content"})
+_UNMARKABLE = frozenset(
+    {"thinking", "redacted_thinking", "reasoning", "reasoning_content"}
+    | {"tool_addition", "tool_removal", "additional_tools"}  # nothing says that they take one
+)
 
 
 def is_point(part: Part) -> bool:

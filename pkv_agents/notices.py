@@ -32,6 +32,7 @@ The codes of the core:
 | `template_loses_text` | a model's chat template loses or refuses text; `path` is the code of the finding |
 | `store_failed` | the session could not be saved; it goes on in memory |
 | `skill_long` | a skill is longer than its format advises |
+| `skills_changed` | skills came, went or have new texts since the conversation was told of them; the request says so |
 | `tool_late` | a tool came late and went into the tools array, so the prefix broke at its start |
 | `tool_parameters_changed` | a tool takes other arguments than the array says |
 | `tool_refused` | a tool was left out: its schema or text is none that could be sent |
@@ -42,8 +43,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-_EVENTS = frozenset({"history_forked", "history_edited", "history_rewritten", "carrier_changed"})
-_ADVICE = frozenset({"rebase_requested", "payback", "cache_cold", "below_minimum", "markers_beside", "skill_long"})
+_EVENTS = frozenset({"history_forked", "history_edited", "history_rewritten", "carrier_changed", "skills_changed"})
+_ADVICE = frozenset(
+    {"rebase_requested", "payback", "cache_cold", "below_minimum", "markers_beside", "skill_long", "skills_changed"}
+)
 
 
 @dataclass(frozen=True, slots=True)

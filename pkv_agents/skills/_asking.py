@@ -54,10 +54,12 @@ class SkillAnswer:
     Attributes:
         text: The tool's result.
         patch: What to change in the state, in the same step; empty when nothing changes.
+        is_error: The call makes no sense, and the text says why.
     """
 
     text: str
     patch: Patch
+    is_error: bool = False
 
 
 def answer_skill_call(
@@ -84,7 +86,7 @@ def answer_skill_call(
             return SkillAnswer(_file(registry, asked, arguments.get("path"), skills), {})
         patch = registry.load(asked, skills)
     except SkillError as error:
-        return SkillAnswer(f"Nothing was loaded: {error}.", {})
+        return SkillAnswer(f"Nothing was loaded: {error}.", {}, is_error=True)
     if not patch:
         return SkillAnswer(f"Skill {asked} is active already.", {})
     return SkillAnswer(f"Skill {asked} is active now; its text is in the state.", patch)

@@ -76,15 +76,24 @@ def allowed_tools(
         responses: The shape of OpenAI's Responses API; otherwise that of its chat API.
 
     Returns:
-        The parameter, or None: nothing is off, or the provider has no such parameter.
+        The parameter, or None: nothing is off, or everything; the provider has no such parameter; or a late tool is
+        called by its own name, which the parameter could not list, so that it would be shut out.
     """
     names = [tool.name for tool in tools.array if tools.is_on(tool.name)]
-    if not profile.allowed_tools or len(names) == len(tools.array):
+    if not profile.allowed_tools or not 0 < len(names) < len(tools.array) or _has_native(tools):
         return None
     if responses:
         return {"type": "allowed_tools", "mode": mode, "tools": [{"type": "function", "name": name} for name in names]}
     listed = [{"type": "function", "function": {"name": name}} for name in names]
     return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": listed}}
+
+
+def _has_native(tools: Tools) -> bool:
+    sent = {tool.name for tool in tools.array}
+    return any(
+        name not in sent and tools.is_on(name) and getattr(change, "call_with", None) == name
+        for name, change in tools.changed.items()
+    )
 
 
 def native_tool_blocks(
@@ -96,7 +105,8 @@ def native_tool_blocks(
     carries the erratum, behind its text.
 
     Args:
-        epoch: The epoch, with the erratum (`TurnPlan.epoch`).
+        epoch: The epoch, with the erratum (`TurnPlan.epoch`); of a conversation that has branched, with those errata
+            only that this branch was told (`TurnPlan.insertions`).
         erratum: One of its errata.
         tools: The conversation's tools; only the names in its array are asked for.
         profile: The provider.

@@ -89,7 +89,10 @@ def _read(source: object) -> ToolSpec:
     if isinstance(source, type) and issubclass(source, BaseModel):
         return ToolSpec(source.__name__, inspect.getdoc(source) or "", _model_schema(source))
     if isinstance(source, LangChainTool):
-        return ToolSpec(source.name, source.description, _model_schema(source.tool_call_schema))
+        schema = _model_schema(source.tool_call_schema)
+        if schema.get("description") == source.description:  # LangChain writes it into a schema that is a dict
+            schema = {name: value for name, value in schema.items() if name != "description"}
+        return ToolSpec(source.name, source.description, schema)
     if isinstance(source, LlamaIndexTool) and hasattr(source.metadata, "get_parameters_dict"):
         metadata = source.metadata
         return ToolSpec(metadata.get_name(), metadata.description, _untitled(metadata.get_parameters_dict()))

@@ -17,7 +17,8 @@ from ..errata import standing
 from ..errors import SkillError
 from ..escape import json_string
 from ..notices import Notice
-from ..paths import canonical_path, join_field, join_key
+from ..paths import canonical_path, join_field, join_key, parse_path
+from ..state import TrackedState
 from ..tokens import estimate_tokens
 from ._skill import Skill
 from ._state import OutsideText, Skills, SkillText, text_of
@@ -190,6 +191,27 @@ class SkillRegistry:
             **self._moved("active", skills.active, active),
         }
 
+    def changes_for(self, state: TrackedState) -> tuple[Patch, tuple[Notice, ...]]:
+        """What an adapter does before each call: `refresh`, and the notice that says which skills changed.
+
+        The registry may be another than the one that the conversation began with: a skill was edited meanwhile, or the
+        conversation goes on in a process that was deployed since.
+
+        Args:
+            state: The conversation's state.
+
+        Returns:
+            The patch, and the notices; both empty when nothing changed. A conversation that has no skills yet begins as
+            `start()` would make it, which is no change to speak of.
+
+        Raises:
+            SchemaError: The state has no `Skills` where the registry looks for them.
+        """
+        skills = Skills.at(state, self.field)
+        patch, begun = self.refresh(skills), bool(skills.available or skills.active)
+        names = sorted({parse_path(path)[-1].text for path in patch})
+        return patch, (_changed(names),) if names and begun else ()
+
     def active_tokens(self, skills: Skills) -> int:
         """How many tokens a conversation's active skills have."""
         return sum(self.count(text_of(value)) for value in skills.active.values())
@@ -243,6 +265,15 @@ class SkillRegistry:
         may_go = [n for n in skills.active if n in self and not self[n].pinned and what != f"skill {n!r}"]
         mend = f"retire one of: {', '.join(may_go)}" if may_go else "raise the budget, or load a shorter one"
         raise SkillError(f"with {what} {tokens:,} tokens would be active, and the budget is {self.budget:,}; {mend}")
+
+
+def _changed(names: Iterable[str]) -> Notice:
+    return Notice(
+        "skills_changed",
+        path=", ".join(names),
+        mend="nothing: the next request tells what changed, and the prefix stays",
+        message="these skills are not what the conversation was told; they came, went or have new texts",
+    )
 
 
 def _plain(value: SkillText) -> object:

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..markers import Shared, Untrusted
+from ._fields import StateField
 
 
 class OutsideText(BaseModel):
@@ -20,7 +21,7 @@ class OutsideText(BaseModel):
 SkillText = str | OutsideText
 
 
-class Skills(BaseModel):
+class Skills(StateField):
     """The skills of one conversation; declare it as a field of the state, and change it by a registry's patches.
 
         class Desk(TrackedState):
@@ -35,8 +36,6 @@ class Skills(BaseModel):
         available: The catalogue: a line for each skill that can be loaded.
         active: The texts of those that are.
     """
-
-    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
     available: Annotated[dict[str, SkillText], Shared()] = Field(default_factory=dict[str, SkillText])
     active: Annotated[dict[str, SkillText], Shared()] = Field(default_factory=dict[str, SkillText])

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ..markers import Hidden, Untrusted
 from ..tools import ToolSpec
+from ._fields import StateField
 from ._state import SkillText, text_of
 
 Status = Literal["on", "off"]
@@ -71,15 +72,13 @@ class OutsideForm(_Entry):
 ToolChange = ToolSwitch | ToolNote | ToolForm | OutsideForm
 
 
-class Tools(BaseModel):
+class Tools(StateField):
     """The tools of one conversation; declare it as a field of the state.
 
     Attributes:
         changed: What is true of tools that are not, or no longer, what the array says.
         array: The tools as they go out, in their order; never told, because the request holds them.
     """
-
-    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
     changed: dict[str, ToolChange] = Field(default_factory=dict[str, ToolChange])
     array: Annotated[tuple[ToolSpec, ...], Hidden()] = ()

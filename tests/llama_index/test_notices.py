@@ -167,5 +167,5 @@ async def test_tools_that_change_are_said() -> None:
     await agent.run("c", memory=memory)
     await agent.run("d", memory=memory)
     assert codes(notices) == ["tools_changed"]
-    assert "field of the state" in next(notice for notice in notices if notice.code == "tools_changed").mend
+    assert "StateTools" in next(notice for notice in notices if notice.code == "tools_changed").mend
     assert len(provider.bodies) == 4

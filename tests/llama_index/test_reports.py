@@ -21,7 +21,10 @@ ended; the chat engine has no tools.
 | R14 | yes | yes | yes | yes | test_reports_state: test_r14_an_older_text_shows_the_former_value |
 | R15 | yes | yes | yes | yes | test_reports_state: test_r15_hostile_values_and_keys |
 | R16 | yes | yes | yes | yes | test_reports_state: test_r16_an_imitation |
-| R19 | yes | yes | yes | - | test_reports_state: test_r19_a_tool_is_turned_off_and_on |
+| R17 | yes | yes | yes | - | test_skills_reports: test_r17_six_orders_and_a_late_one |
+| R18 | yes | yes | yes | - | test_skills_reports: test_r18_equal_names_and_schemas_as_declared |
+| R19 | yes | yes | yes | - | test_skills_reports: test_r19_off_and_on_again_costs_two_lines |
+| R20 | yes | - | yes | - | test_skills_reports: test_r20_a_store_that_turns_the_keys_of_arguments |
 | R28 | yes | yes | yes | yes | test_reports_history: test_r28_r29_usage_is_counted_once |
 | R29 | yes | yes | yes | yes | test_reports_history: test_r28_r29_usage_is_counted_once |
 | R30 | yes | yes | yes | yes | test_reports_history: test_r30_a_history_cut_at_each_place |
@@ -49,7 +52,7 @@ from tests.llama_index.talks import Talk, changing, every_kind, one_call, roles,
 def test_the_table_names_tests_that_exist() -> None:
     assert __doc__ is not None
     rows = re.findall(r"^\| (R\d\d) \| (\S+) \| (\S+) \| (\S+) \| (\S+) \| (\w+): (.+) \|$", __doc__, re.MULTILINE)
-    assert [int(row[0][1:]) for row in rows] == [*range(1, 17), 19, *range(28, 33)]
+    assert [int(row[0][1:]) for row in rows] == [*range(1, 21), *range(28, 33)]
     for number, *held, file, names in rows:
         text = Path(__file__ if file == "here" else Path(__file__).with_name(f"{file}.py")).read_text(encoding="utf-8")
         assert set(held) <= {"yes", "-"}

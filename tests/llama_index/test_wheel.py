@@ -46,6 +46,8 @@ def test_it_is_imported_beside_the_namespace(tmp_path: Path) -> None:
         "ModelCall",
         "SessionOptions",
         "StateMemory",
+        "StateTools",
         "StatefulLLM",
+        "skill_tools",
         "to_core",
     ]

@@ -105,6 +105,17 @@ def test_allowed_tools_names_what_is_on_where_the_provider_has_it() -> None:
     flat = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "refund"}]}
     assert allowed_tools(talk.tools, openai, mode="required", responses=True) == flat
     assert allowed_tools(talk.tools, NATIVE) is None
+    talk.now(CANCEL, REFUND, off=("cancel", "refund"))
+    assert allowed_tools(talk.tools, openai) is None  # there would be nothing to list
+
+
+def test_allowed_tools_shuts_no_late_tool_out() -> None:
+    responses, _ = profile_for("openai_responses", "gpt-5.5")
+    talk = Talk(CANCEL, REFUND, profile=responses)
+    talk.now(CANCEL, REFUND, TRACK, off=("cancel",))
+    assert allowed_tools(talk.tools, responses, responses=True) is None
+    talk.now(CANCEL, REFUND, off=("cancel",))
+    assert allowed_tools(talk.tools, responses, responses=True) is not None
 
 
 @pytest.mark.parametrize(

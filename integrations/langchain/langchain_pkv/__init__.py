@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from langchain_pkv._ledger import LedgerRecord, read_ledger, rebase_update
 from langchain_pkv._messages import to_core
 from langchain_pkv._state import read_state
+from langchain_pkv._wrapping import with_state
 from langchain_pkv.compaction import SummaryMiddleware, TrimMiddleware
 from langchain_pkv.middleware import ModelCall, StateMiddleware
-from langchain_pkv.stateful import StatefulChatModel, with_state
+from langchain_pkv.stateful import StatefulChatModel
 
 if TYPE_CHECKING:
     from langchain_pkv.local import LocalChatModel

@@ -14,9 +14,18 @@ from langchain_core.runnables import RunnableConfig
 
 from langchain_pkv._caching import CacheWishes, outgoing
 from langchain_pkv._messages import head, place, to_core
+from langchain_pkv._native import NativeTools
 from langchain_pkv._profiles import model_name, model_profile
 from langchain_pkv._usage import usage_of
-from pkv_agents import AgentSession, Message, MissingSessionKeyError, TurnPlan, Usage, merge_stream_usage
+from pkv_agents import (
+    AgentSession,
+    Message,
+    MissingSessionKeyError,
+    Tools,
+    TurnPlan,
+    Usage,
+    merge_stream_usage,
+)
 
 SessionSource = AgentSession[Any] | Callable[[RunnableConfig], AgentSession[Any]]
 
@@ -56,6 +65,7 @@ class PlannedCall:
         messages: The caller's messages.
         asked: The caller's keyword arguments.
         wishes: What the application wants of the provider's cache.
+        tools: The state's field of tools, or None.
         sent: What goes to the inner model, the head first.
         options: The keyword arguments that go with it.
     """
@@ -66,6 +76,7 @@ class PlannedCall:
     messages: Sequence[BaseMessage]
     asked: Mapping[str, Any]
     wishes: CacheWishes
+    tools: str | None
     sent: list[BaseMessage]
     options: dict[str, Any]
 
@@ -78,6 +89,7 @@ class PlannedCall:
         asked: Mapping[str, Any],
         wishes: CacheWishes,
         *,
+        tools: str | None = None,
         plan: TurnPlan | None = None,
     ) -> PlannedCall:
         """Render a call, planned when there is no plan yet."""
@@ -86,16 +98,19 @@ class PlannedCall:
             profile, notices = model_profile(model) if session.own_profile is None else (None, ())
             plan = session.plan(core, profile=profile, model=model_name(model), notices=notices)
         own = cast("list[SystemMessage]", messages[: plan.leading])
-        planned = [head(plan, own, session.instructions), *place(plan, messages, core)]
-        left = outgoing(planned, asked, model, plan, wishes)
+        native = NativeTools(Tools.at(session.state, tools), tools) if tools is not None else None
+        beside = native.blocks(plan) if native is not None else {}
+        planned = [head(plan, own, session.instructions), *place(plan, messages, core, beside)]
+        options = native.bound(asked, plan.profile, model) if native is not None else asked
+        left = outgoing(planned, options, model, plan, wishes)
         for notice in left.notices:
             session.tell(notice, plan)
-        return cls(session, model, plan, messages, asked, wishes, left.messages, left.options)
+        return cls(session, model, plan, messages, asked, wishes, tools, left.messages, left.options)
 
     def in_the_other_form(self) -> PlannedCall:
         """The same request after the endpoint refused a system turn in it."""
         plan = self.session.without_system(self.plan)
-        return self.made(self.session, self.model, self.messages, self.asked, self.wishes, plan=plan)
+        return self.made(self.session, self.model, self.messages, self.asked, self.wishes, tools=self.tools, plan=plan)
 
     def succeeded(self, usage: object, answer: Message | None) -> None:
         """Record the call."""

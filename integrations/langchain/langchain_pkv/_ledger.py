@@ -35,6 +35,7 @@ class LedgerRecord:
         told: The causes of notices that were reported, so that each is reported once.
         rebase: Why a new epoch was asked for, or None.
         tools: What names the tools of the latest request and its model; empty where that is not known.
+        beside: What names the text that others put into its system message; None where that is not known.
     """
 
     ledger: Ledger
@@ -43,6 +44,7 @@ class LedgerRecord:
     told: tuple[str, ...] = ()
     rebase: str | None = None
     tools: str = ""
+    beside: str | None = None
 
 
 def pack(record: LedgerRecord) -> dict[str, Any]:
@@ -54,6 +56,7 @@ def pack(record: LedgerRecord) -> dict[str, Any]:
         "told": record.told[-_MAX_TOLD:],
         "rebase": record.rebase,
         "tools": record.tools,
+        "beside": record.beside,
     }
     packed = zlib.compress(compact_json(data).encode(), 6)
     return {"format": _FORMAT, "data": base64.b64encode(packed).decode("ascii")}
@@ -72,7 +75,8 @@ def unpack(value: Mapping[str, Any] | None) -> LedgerRecord | None:
     try:
         data = json.loads(zlib.decompress(base64.b64decode(value["data"], validate=True)))
         ledger, usage = Ledger.from_dict(data["ledger"]), Usage(**data["usage"])
-        return LedgerRecord(ledger, usage, data["calls"], tuple(data["told"]), data["rebase"], data.get("tools", ""))
+        told, beside = tuple(data["told"]), data.get("beside")
+        return LedgerRecord(ledger, usage, data["calls"], told, data["rebase"], data.get("tools", ""), beside)
     except (KeyError, TypeError, ValueError, binascii.Error, zlib.error) as error:
         raise LedgerError(f"{LEDGER_CHANNEL}: the saved ledger cannot be read: {error}") from error
 

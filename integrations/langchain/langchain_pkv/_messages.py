@@ -21,7 +21,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from pkv_agents import Message, MessageError, ToolCall, TurnPlan, neutralise, wire
+from pkv_agents import Message, MessageError, Part, ToolCall, TurnPlan, neutralise, wire
 
 _UNPARSED = "unparsed"
 _CHAT_ROLES = {"user": "user", "human": "user", "assistant": "assistant", "ai": "assistant", "system": "system"}
@@ -84,25 +84,41 @@ def _tool_calls(message: AIMessage) -> tuple[ToolCall, ...]:
     return (*valid, *invalid)
 
 
-def place(plan: TurnPlan, messages: Sequence[BaseMessage], core: Sequence[Message]) -> list[BaseMessage]:
+def place(
+    plan: TurnPlan,
+    messages: Sequence[BaseMessage],
+    core: Sequence[Message],
+    beside: Mapping[int, Sequence[Part]] | None = None,
+) -> list[BaseMessage]:
     """The messages to send after the head: errata in their places and carriers, look-alikes made harmless.
 
     Args:
         plan: The plan of this turn, made for `core`.
         messages: The LangChain messages that `core` was converted from; left as they are.
         core: `to_core(messages)`.
+        beside: See `placed`.
 
     Returns:
         A new list, without the leading system messages, which are in the head. Messages that go out unchanged are the
         same objects.
     """
-    return [sent for _, sent in placed(plan, messages, core)]
+    return [sent for _, sent in placed(plan, messages, core, beside)]
 
 
 def placed(
-    plan: TurnPlan, messages: Sequence[BaseMessage], core: Sequence[Message]
+    plan: TurnPlan,
+    messages: Sequence[BaseMessage],
+    core: Sequence[Message],
+    beside: Mapping[int, Sequence[Part]] | None = None,
 ) -> list[tuple[BaseMessage | None, BaseMessage]]:
-    """The same, each message beside the one that was given; None beside an erratum."""
+    """The same, each message beside the one that was given; None beside an erratum.
+
+    Args:
+        plan: See `place`.
+        messages: See `place`.
+        core: See `place`.
+        beside: Blocks that go into a system message of errata behind its text, by how many messages precede it.
+    """
     sent = iter(wire(plan, core)[1:])
     # All errata of one place that travel as system messages are one system message.
     slots = {insertion.after for insertion in plan.insertions if insertion.carrier == "system"}
@@ -111,7 +127,9 @@ def placed(
         if index not in plan.dropped:
             pairs.append((messages[index], _as_sent(messages[index], core[index], next(sent))))
         if index + 1 in slots:
-            pairs.append((None, SystemMessage(content=next(sent).text)))
+            more = [dict(part) for part in (beside or {}).get(index + 1, ())]
+            text = next(sent).text
+            pairs.append((None, SystemMessage(content=[{"type": "text", "text": text}, *more] if more else text)))
     assert next(sent, None) is None, "an erratum stands where no message is"
     return pairs
 

@@ -20,6 +20,7 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolM
 from langchain_pkv._caching import MARKERS
 from langchain_pkv._ledger import LedgerRecord
 from langchain_pkv._messages import head, head_text, join_instructions, placed, to_core
+from langchain_pkv._native import NativeTools
 from pkv_agents import Message, Profile, RebasePolicy, TrackedState, TurnPlan, plan
 
 # LangChain writes older forms of these anew on the way to the model, so only that there is one can be compared.
@@ -39,6 +40,8 @@ class Setting:
         tag: The tag of a new thread, or None.
         model: Whose cache the request fills.
         clock: The time.
+        rebase: Why a new head must begin, or None.
+        native: The tools, for what goes out beside the texts, or None.
     """
 
     record: LedgerRecord | None
@@ -49,6 +52,8 @@ class Setting:
     tag: str | None
     model: str
     clock: datetime
+    rebase: str | None = None
+    native: NativeTools | None = None
 
     def planned(self, own: SystemMessage | None, messages: Sequence[BaseMessage]) -> Planned:
         """Plan a request.
@@ -66,7 +71,7 @@ class Setting:
             instructions=join_instructions(head_text([own] if own is not None else []), self.instructions),
             tag=self.tag,
             policy=self.policy,
-            rebase=self.record.rebase if self.record else None,
+            rebase=self.rebase or (self.record.rebase if self.record else None),
             clock=self.clock,
             model=self.model,
         )
@@ -106,7 +111,8 @@ class Planned:
         leading = cast("tuple[SystemMessage, ...]", tuple(messages[: turn_plan.leading]))
         fronts = [own, *leading] if own is not None else leading
         system = head(turn_plan, fronts, "" if own is not None else setting.instructions)
-        return cls(setting, turn_plan, own, leading, system, tuple(placed(turn_plan, messages, core)))
+        beside = setting.native.blocks(turn_plan) if setting.native is not None else {}
+        return cls(setting, turn_plan, own, leading, system, tuple(placed(turn_plan, messages, core, beside)))
 
     @property
     def messages(self) -> list[BaseMessage]:

@@ -40,6 +40,19 @@ def checked_switch(schema: type[TrackedState], name: str | None) -> str | None:
     return name
 
 
+def names_off(switches: object, names: Collection[str]) -> frozenset[str]:
+    """Those of the tools that are off.
+
+    Args:
+        switches: The field's value.
+        names: The tools' names.
+    """
+    if isinstance(switches, Mapping):
+        known = cast("Mapping[str, bool]", switches)
+        return frozenset(name for name in names if not known.get(name, True))
+    return frozenset(names) - frozenset(cast("Collection[str]", switches))
+
+
 def answer_if_off(switches: object, request: ToolCallRequest) -> ToolMessage | None:
     """The error that answers a call of a tool that is off; None where it is on.
 
@@ -48,11 +61,7 @@ def answer_if_off(switches: object, request: ToolCallRequest) -> ToolMessage | N
         request: The tool call.
     """
     name, call_id = request.tool_call["name"], request.tool_call["id"]
-    if isinstance(switches, Mapping):
-        is_on = cast("Mapping[str, bool]", switches).get(name, True)
-    else:
-        is_on = name in cast("Collection[str]", switches)
-    if is_on:
+    if not names_off(switches, (name,)):
         return None
     text = f"Error: the tool {name} is turned off at present, so it was not run. Go on without it."
     return ToolMessage(text, name=name, tool_call_id=call_id or "", status="error")

@@ -8,14 +8,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from langchain.agents.middleware import ModelRequest
+from langchain.agents.middleware import ModelRequest, ModelResponse
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
 
 from langchain_pkv._caching import CacheWishes, Outgoing, bare, outgoing
 from langchain_pkv._ledger import LedgerRecord
+from langchain_pkv._messages import to_core
 from langchain_pkv._planned import Planned
-from pkv_agents import Notice, TurnPlan, Usage
+from langchain_pkv._upkeep import Kept
+from pkv_agents import Notice, TurnPlan, Usage, commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,7 @@ class LastStep:
     Attributes:
         planned: The request as it was planned last.
         sent: The request as it left; None while it did not.
+        beside: What names the text that others have put beside ours into the system message; None as above.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class LastStep:
         self._model, self._wishes, self._tell = model, wishes, tell
         self._causes: list[str] | None = None
         self.sent: Outgoing | None = None
+        self.beside: str | None = None
 
     def __call__(
         self, messages: list[BaseMessage], options: dict[str, Any]
@@ -65,6 +69,10 @@ class LastStep:
         if self.planned is not self._first:
             messages = [self.planned.system, *self.planned.messages]
         self.tell()
+        self.beside = _named(messages[0].text.replace(self.planned.system.text, "", 1))
+        native = self.planned.setting.native
+        if native is not None:
+            options = native.chosen(options, self.plan.profile, self._model)
         self.sent = outgoing(messages, options, self._model, self.plan, self._wishes)
         return self.sent.messages, self.sent.options
 
@@ -86,7 +94,11 @@ class LastStep:
         if self.sent is None:
             return ""
         data = json.dumps(bare(self.sent.options.get("tools")), default=str)
-        return f"{self.plan.sent.model}/{hashlib.sha256(data.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+        return f"{self.plan.sent.model}/{_named(data)}"
+
+
+def _named(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +110,46 @@ class Turn:
         record: What the thread's ledger channel holds.
         request: The request for those behind us.
         last_step: What is done when it leaves.
+        kept: The state that it was planned with.
     """
 
     notices: tuple[Notice, ...]
     record: LedgerRecord | None
     request: ModelRequest[Any]
     last_step: LastStep
+    kept: Kept
+
+    def found(self) -> tuple[Notice, ...]:
+        """What there is to say of the request as it left."""
+        left, before = self.last_step.sent, self.record.tools if self.record else ""
+        # Where the array was made anew, that was said with its cause.
+        moved = None if self.kept.moves_tools else tools_notice(before, self.last_step.tools)
+        known = self.record.beside if self.record else None
+        changed = known is not None and left is not None and self.last_step.beside != known
+        is_kept = self.last_step.plan.rebased is None
+        return (
+            *(left.notices if left else ()),
+            *((moved,) if moved else ()),
+            *((BESIDE_CHANGED,) if changed and is_kept else ()),
+        )
+
+    def recorded(self, response: ModelResponse[Any], usage: Usage | None) -> LedgerRecord:
+        """What the ledger's channel holds once the call has succeeded."""
+        plan, old = self.last_step.plan, self.record
+        total = old.usage + usage if old and usage else usage or (old.usage if old else Usage())
+        answer = next((message for message in response.result if isinstance(message, AIMessage)), None)
+        ledger = commit(old.ledger if old else None, plan, answer=to_core([answer])[0] if answer else None)
+        causes = (cause(plan, notice) for notice in (*plan.notices, *self.notices, *self.found()))
+        told = tuple(dict.fromkeys((*(old.told if old else ()), *causes)))
+        tools = self.last_step.tools or (old.tools if old else "")
+        beside = self.last_step.beside or (old.beside if old else None)
+        return LedgerRecord(ledger, total, (old.calls if old else 0) + 1, told, tools=tools, beside=beside)
+
+    def shown(self, response: ModelResponse[Any], usage: Usage | None) -> ModelCall:
+        """The call, for reports."""
+        own, left = self.request.system_message, self.last_step.sent
+        messages = left.messages if left else (*([own] if own else []), *self.request.messages)
+        return ModelCall(self.last_step.plan, usage, tuple(messages), tuple(response.result))
 
 
 def cause(plan: TurnPlan, notice: Notice) -> str:
@@ -125,6 +171,17 @@ def tools_notice(before: str, now: str) -> Notice | None:
         message="the tools are not those of the latest request",
     )
 
+
+TOOLS_MOVED = "tools changed"
+"""Why a head begins anew when the tools before it do."""
+
+BESIDE_CHANGED = Notice(
+    code="instructions_changed",
+    path="system",
+    cost="it stands before the messages, so all of them are read anew",
+    mend="list StateMiddleware last, and move what changes into the state",
+    message="another middleware wrote something else beside the state into the system message",
+)
 
 STATE_IGNORED = Notice(
     code="state_ignored",

@@ -24,15 +24,19 @@ from langgraph.types import Command
 
 from langchain_pkv._caching import CacheWishes
 from langchain_pkv._guard import checked_result
+from langchain_pkv._home import Home, OnPatch, StateSource
 from langchain_pkv._ledger import LEDGER_CHANNEL, STATE_CHANNEL, LedgerRecord, pack, unpack
-from langchain_pkv._messages import to_core
+from langchain_pkv._native import told_in_text
 from langchain_pkv._outgoing import with_last_step
 from langchain_pkv._planned import Setting
 from langchain_pkv._profiles import check_model, check_tools, model_name, model_profile, refuses_late_system
 from langchain_pkv._sent import NOT_SENT, SentMessages, was_sent, watched
-from langchain_pkv._state import graph_state, read_state
-from langchain_pkv._switches import answer_if_off, checked_switch
-from langchain_pkv._turn import NO_LEDGER, STATE_IGNORED, UNREADABLE, LastStep, ModelCall, Turn, cause, tools_notice
+from langchain_pkv._skills import SkillDesk, SkillSource
+from langchain_pkv._state import graph_state
+from langchain_pkv._switches import checked_switch
+from langchain_pkv._tools import LateTools, shelf_of
+from langchain_pkv._turn import NO_LEDGER, STATE_IGNORED, TOOLS_MOVED, UNREADABLE, LastStep, ModelCall, Turn, cause
+from langchain_pkv._upkeep import Upkeep
 from langchain_pkv._usage import usage_of
 from langchain_pkv.stateful import StatefulChatModel
 from pkv_agents import (
@@ -44,14 +48,12 @@ from pkv_agents import (
     RebasePolicy,
     SchemaError,
     SessionError,
-    StateError,
     StrictNoticeError,
     TrackedState,
     Ttl,
     TurnPlan,
     Usage,
     check_tag,
-    commit,
     system_refused,
     without_system,
 )
@@ -59,7 +61,6 @@ from pkv_agents import (
 _log = logging.getLogger("pkv_agents")
 
 ToolResult = ToolMessage | Command[Any]
-StateSource = TrackedState | Callable[[Runtime[Any]], TrackedState]
 
 
 class StateMiddleware(AgentMiddleware[Any, Any, Any]):
@@ -92,11 +93,17 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
         tools_on: The field that turns tools on and off: a `dict[str, bool]` by their names (a tool that is not in it is
             on), or a list or set of those that are on. The tools that are sent stay as they are; the model is told by
             an erratum, and a call of one that is off gets an error instead of being run.
+        tools: The field of type `Tools`: the tools array of a thread stays as it was first sent, and what changes of
+            the tools that middleware or a new version of the agent give is told, and held at call time.
+        late_tools: Finds tools that the agent was not made with, for each call: a function from LangGraph's `Runtime`
+            to a list, or to lists by their servers' names, which then stand before the tools' (`files__search`).
+        skills: A registry, or a function from `Runtime` to one. The agent gets the tools `load_skill` and
+            `read_skill_file`, and each thread is brought up to the registry with its next model call.
+        on_patch: Applies a patch to the application's state, given a patch and the `Runtime`; needed where `skills` or
+            `tools` are used with a function as `state`.
         cache_key: Whose data this is, to send a cache key where the provider routes by one: the tenant's name, or a
             function from LangGraph's `Runtime` to it. Only a hash of it goes out. None sends no key.
     """
-
-    tools = ()
 
     def __init__(
         self,
@@ -113,20 +120,23 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
         markers: bool = True,
         marker_ttl: Ttl = "5m",
         tools_on: str | None = None,
+        tools: str | None = None,
+        late_tools: LateTools | None = None,
+        skills: SkillSource | None = None,
+        on_patch: OnPatch | None = None,
         cache_key: str | Callable[[Runtime[Any]], str] | None = None,
     ) -> None:
         super().__init__()
         if not (isinstance(schema, type) and issubclass(schema, TrackedState)):  # pyright: ignore[reportUnnecessaryIsInstance]
             given = schema.__name__ if isinstance(schema, type) else f"an instance of {type(schema).__name__}"
             raise SchemaError(f"StateMiddleware takes a class derived from TrackedState, not {given}")
-        if state is not None and (isinstance(state, type) or not (isinstance(state, schema) or callable(state))):
-            given = state.__name__ if isinstance(state, type) else f"a {type(state).__name__}"
-            raise SchemaError(
-                f"state takes {schema.__name__}(...), or a function from LangGraph's Runtime to one, not {given}"
-            )
         self._schema = schema
+        self._home = Home(schema, state, on_patch, "skills=" if skills is not None else "tools=" if tools else "")
+        desk = SkillDesk(skills, self._home) if skills is not None else None
+        shelf = shelf_of(tools, late_tools, self._home)
+        self._upkeep = Upkeep(self._home, desk, shelf, checked_switch(schema, tools_on))
+        self.tools = self._upkeep.tools()
         self._instructions = instructions
-        self._source = state
         self._profile = profile
         self._on_notice = on_notice
         self._strict = strict
@@ -135,7 +145,6 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
         self._policy = rebase_policy
         self._wishes = CacheWishes(markers, marker_ttl)
         self._tenant = cache_key
-        self._tools_on = checked_switch(schema, tools_on)
         self._models_seen: set[str] = set()
         # A strict session must fail on a conflict; the channel cannot raise, so it remembers the conflict as refused.
         on_conflict = None if strict else self._report
@@ -189,19 +198,28 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
             record = replace(known, ledger=without_system(known.ledger, refused_by))
         if record is None and any(isinstance(message, AIMessage) for message in request.messages):
             self._report(NO_LEDGER)
+        model, refused = model_name(request.model), record.ledger.refused if record else ()
+        profile = told_in_text(self._profile or self._profile_of(request.model), refused, model)
+        kept = self._upkeep.before_model(values, request.runtime, request.tools, profile)
         setting = Setting(
             record=record,
-            state=self._current(values, request.runtime),
+            state=kept.state,
             instructions=self._instructions,
-            profile=self._profile or self._profile_of(request.model),
+            profile=profile,
             policy=self._policy,
             tag=self._tag,
-            model=model_name(request.model),
+            model=model,
             clock=datetime.now(UTC),
+            rebase=TOOLS_MOVED if kept.moves_tools else None,
+            native=kept.native,
         )
         planned = setting.planned(request.system_message, request.messages)
-        ignored = self._source is not None and bool(values.get(STATE_CHANNEL))
-        also = (STATE_IGNORED,) if ignored else ()
+        anew = self._upkeep.with_new_array(kept, planned.plan, request.runtime)
+        if anew is not None:
+            kept, setting = anew, replace(setting, state=anew.state, native=anew.native, rebase=planned.plan.rebased)
+            planned = setting.planned(request.system_message, request.messages)
+        ignored = not self._home.is_graph and bool(values.get(STATE_CHANNEL))
+        also = (*kept.notices, *((STATE_IGNORED,) if ignored else ()))
         tenant = self._tenant(request.runtime) if callable(self._tenant) else self._tenant
         wishes = replace(self._wishes, tenant=tenant)
 
@@ -213,32 +231,24 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
             model=with_last_step(request.model, last_step),
             system_message=planned.system,
             messages=cast("list[Any]", planned.messages),
+            tools=request.tools if kept.tools is None else kept.tools,
         )
-        return Turn(also, record, sent, last_step)
+        return Turn(also, record, sent, last_step, kept)
 
     def _finish(self, turn: Turn, response: ModelResponse[Any], sent: SentMessages) -> ExtendedModelResponse[Any]:
-        sent_plan, old, left = turn.last_step.plan, turn.record, turn.last_step.sent
-        if left is None and not was_sent(sent_plan, sent):
+        sent_plan = turn.last_step.plan
+        if turn.last_step.sent is None and not was_sent(sent_plan, sent):
             self._report(NOT_SENT)
             return ExtendedModelResponse(model_response=response)
         turn.last_step.tell()
         usage = usage_of(response.result)
-        moved = tools_notice(old.tools if old else "", turn.last_step.tools)
-        found = (*(left.notices if left else ()), *((moved,) if moved else ()))
-        notices = (*sent_plan.notices, *turn.notices, *found)
-        self._report_new(sent_plan, found, old)
-        total = old.usage + usage if old and usage else usage or (old.usage if old else Usage())
-        answer = next((message for message in response.result if isinstance(message, AIMessage)), None)
-        ledger = commit(old.ledger if old else None, sent_plan, answer=to_core([answer])[0] if answer else None)
-        causes = (cause(sent_plan, notice) for notice in notices)
-        told = tuple(dict.fromkeys((*(old.told if old else ()), *causes)))
-        tools = turn.last_step.tools or (old.tools if old else "")
-        record = LedgerRecord(ledger, total, (old.calls if old else 0) + 1, told, tools=tools)
+        self._report_new(sent_plan, turn.found(), turn.record)
+        update = {LEDGER_CHANNEL: pack(turn.recorded(response, usage))}
+        if turn.kept.patch:
+            update[STATE_CHANNEL] = dict(turn.kept.patch)
         if self._on_call is not None:
-            own = turn.request.system_message
-            messages = left.messages if left else (*([own] if own else []), *turn.request.messages)
-            self._on_call(ModelCall(sent_plan, usage, tuple(messages), tuple(response.result)))
-        return ExtendedModelResponse(model_response=response, command=Command(update={LEDGER_CHANNEL: pack(record)}))
+            self._on_call(turn.shown(response, usage))
+        return ExtendedModelResponse(model_response=response, command=Command(update=update))
 
     def _record(self, values: Mapping[str, Any]) -> LedgerRecord | None:
         try:
@@ -246,14 +256,6 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
         except LedgerError as error:
             self._report(replace(UNREADABLE, message=str(error)))
             return None
-
-    def _current(self, values: Mapping[str, Any], runtime: Any) -> TrackedState:
-        if self._source is not None:
-            state = self._source if isinstance(self._source, TrackedState) else self._source(runtime)
-            if not isinstance(state, self._schema):
-                raise StateError(f"state: expected a {self._schema.__name__}, not {type(state).__name__}")
-            return state
-        return read_state(self._schema, values)
 
     def _profile_of(self, model: BaseChatModel) -> Profile:
         profile, notices = model_profile(model)
@@ -266,23 +268,19 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
     # Tool calls: a patch that does not fit is refused here, where the model can be told.
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolResult]) -> ToolResult:
-        """Run the tool, if it is on, and check the state patches that it returns."""
-        return self._turned_off(request) or self._checked(request, handler(request))
+        """Run the tool that is meant, if it is on, and check the state patches that it returns."""
+        meant = self._upkeep.before_tool(request)
+        return meant if isinstance(meant, ToolMessage) else self._checked(meant, handler(meant))
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[ToolResult]]
     ) -> ToolResult:
-        """Run the tool, if it is on, and check the state patches that it returns."""
-        return self._turned_off(request) or self._checked(request, await handler(request))
-
-    def _turned_off(self, request: ToolCallRequest) -> ToolMessage | None:
-        if self._tools_on is None:
-            return None
-        state = self._current(cast("Mapping[str, Any]", request.state), cast("Any", request).runtime)
-        return answer_if_off(getattr(state, self._tools_on), request)
+        """Run the tool that is meant, if it is on, and check the state patches that it returns."""
+        meant = self._upkeep.before_tool(request)
+        return meant if isinstance(meant, ToolMessage) else self._checked(meant, await handler(meant))
 
     def _checked(self, request: ToolCallRequest, result: ToolResult) -> ToolResult:
-        schema = None if self._source is not None else self._schema
+        schema = self._schema if self._home.is_graph else None
         return checked_result(schema, request, result, self._report)
 
     def _report_new(self, plan: TurnPlan, notices: Sequence[Notice], record: LedgerRecord | None) -> None:

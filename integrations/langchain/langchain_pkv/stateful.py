@@ -1,4 +1,4 @@
-"""`with_state`: tracked state for a chat model that is used without an agent.
+"""The chat model that `with_state` makes: tracked state for a model that is used without an agent.
 
 The caller owns the history and passes all of it with each call, as ever. The session knows the state and what the model
 was told; it plans each request, and it is committed only after the call has succeeded: after the last chunk, when the
@@ -25,7 +25,6 @@ from langchain_pkv._bindings import rebound
 from langchain_pkv._caching import CacheWishes
 from langchain_pkv._calls import (
     PlannedCall,
-    SessionSource,
     answer_of,
     joined_answer,
     session_for,
@@ -33,60 +32,7 @@ from langchain_pkv._calls import (
     usage_of_result,
 )
 from langchain_pkv._profiles import refuses_late_system
-from pkv_agents import AgentSession, SessionError, Ttl
-
-
-def with_state(
-    model: BaseChatModel,
-    session: SessionSource,
-    *,
-    markers: bool = True,
-    marker_ttl: Ttl = "5m",
-    cache_key: str | None = None,
-) -> StatefulChatModel:
-    """Wrap a chat model, so that each of its calls carries the session's state.
-
-    Args:
-        model: Any chat model. It is not changed.
-        session: The session, or a callable that takes the run's `RunnableConfig` and returns one, for example
-            `lambda config: sessions[config["configurable"]["user"]]`. A `KeyError` of it becomes a
-            `MissingSessionKeyError`.
-        markers: Place cache markers where the provider takes them; False leaves every marker as it is.
-        marker_ttl: How long a marked prefix should live, where the provider lets a request choose.
-        cache_key: The tenant whose data this is, to send a cache key where the provider routes by one. Only a hash of
-            it goes out. None sends no key.
-
-    Returns:
-        A chat model. The system messages at the beginning of a call's input stand behind the session's instructions
-        and before its baseline.
-
-    Raises:
-        SessionError: If `session` is neither, or the model is no chat model, or one that is wrapped already.
-    """
-    if not isinstance(model, BaseChatModel):  # pyright: ignore[reportUnnecessaryIsInstance] (untyped callers)
-        raise SessionError(
-            f"with_state wraps a chat model, not a {type(model).__name__}: wrap first and bind afterwards, "
-            "with_state(model, session).bind_tools(tools); for a name use init_chat_model(...)"
-        )
-    if isinstance(model, StatefulChatModel):
-        raise SessionError("the model is wrapped by with_state already, and would tell the state twice: wrap it once")
-    if not isinstance(session, AgentSession) and not callable(session):
-        raise SessionError(f"session: an AgentSession or a callable that returns one, not {type(session).__name__}")
-    same = (
-        "callbacks",
-        "tags",
-        "metadata",
-        "verbose",
-        "profile",
-        "rate_limiter",
-        "output_version",
-        "disable_streaming",
-    )
-    taken: dict[str, Any] = {name: getattr(model, name) for name in same}
-    if getattr(model, "streaming", False):
-        taken["streaming"] = True
-    taken.update(markers=markers, marker_ttl=marker_ttl, cache_key=cache_key)
-    return StatefulChatModel(inner=model, session=session, cache=False, **taken)
+from pkv_agents import AgentSession, Ttl
 
 
 class StatefulChatModel(BaseChatModel):
@@ -98,7 +44,7 @@ class StatefulChatModel(BaseChatModel):
         inner: The model that is called.
         session: An `AgentSession`, or a callable from the run's config to one.
         streaming: Stream even when invoked; taken over from the inner model.
-        markers: See `with_state`; `marker_ttl` and `cache_key` too.
+        markers: See `with_state`; `marker_ttl`, `cache_key` and `tools` too.
     """
 
     inner: BaseChatModel
@@ -107,6 +53,7 @@ class StatefulChatModel(BaseChatModel):
     markers: bool = True
     marker_ttl: Ttl = "5m"
     cache_key: str | None = None
+    tools: str | None = None
 
     # The run's config is visible here and not in `_generate`: a resolver is asked now, and a copy holds its answer.
 
@@ -174,7 +121,7 @@ class StatefulChatModel(BaseChatModel):
     def _plan(self, messages: Sequence[BaseMessage], options: Mapping[str, Any]) -> PlannedCall:
         wishes = CacheWishes(self.markers, self.marker_ttl, self.cache_key)
         session = session_for(self.session, ensure_config(None))
-        return PlannedCall.made(session, self.inner, messages, options, wishes)
+        return PlannedCall.made(session, self.inner, messages, options, wishes, tools=self.tools)
 
     def _generate(
         self,

@@ -88,11 +88,20 @@ def patched(store: Any, state: StateT, patch: Mapping[str, object]) -> StateT:
     return found
 
 
+def running_tool() -> str:
+    """The name of the tool whose call the running step answers, or nothing."""
+    return str(getattr(_running_event(), "tool_name", ""))
+
+
 def _running_call() -> str:
-    """The id of the call whose tool is running, or nothing."""
+    """The id of that call, or nothing."""
+    return str(getattr(_running_event(), "tool_id", ""))
+
+
+def _running_event() -> object:
     running = getattr(_runtime, "StepWorkerStateContextVar", None)
     step = running.get(None) if running is not None else None
-    return str(getattr(getattr(step, "event", None), "tool_id", ""))
+    return getattr(step, "event", None)
 
 
 def in_call_order(messages: Sequence[ChatMessage], core: Sequence[Message]) -> tuple[list[ChatMessage], list[Message]]:
@@ -119,4 +128,4 @@ def in_call_order(messages: Sequence[ChatMessage], core: Sequence[Message]) -> t
     return [messages[at] for at in order], [core[at] for at in order]
 
 
-__all__ = ["in_call_order", "note_calls", "patched"]
+__all__ = ["in_call_order", "note_calls", "patched", "running_tool"]

@@ -126,12 +126,14 @@ class ContextSession(Generic[StateT]):
             StateError: It could not be read back as it is; nothing was changed.
             SessionError: The application owns the state.
         """
-        self._check_ours()
+        self.check_ours()
         data = dump_state(self._owned(state))
         async with lock_of(ctx.store):
             await put(ctx.store, STATE_KEY, data)
 
-    async def update(self, ctx: Context[Any], patch: Mapping[str, object]) -> StateT:
+    async def update(
+        self, ctx: Context[Any], patch: Mapping[str, object] | Callable[[StateT], Mapping[str, object]]
+    ) -> StateT:
         """Change the state of a context by paths, validated.
 
         Of tools that run at the same time none is lost, and they count in the order of the model's calls, however they
@@ -140,6 +142,7 @@ class ContextSession(Generic[StateT]):
         Args:
             ctx: The workflow's context.
             patch: Path to new value, for instance `{"orders[K417].status": "delivered"}`; `REMOVE` deletes an entry.
+                Or a function of the state as it is now that returns such a patch: nothing changes in between.
 
         Returns:
             The new state.
@@ -148,9 +151,10 @@ class ContextSession(Generic[StateT]):
             StateError: A path or value that does not fit; nothing was changed.
             SessionError: The application owns the state.
         """
-        self._check_ours()
+        self.check_ours()
         async with lock_of(ctx.store):
-            state = patched(ctx.store, self._state(await ctx.store.get(STATE_KEY, default=None)), patch)
+            state = self._state(await ctx.store.get(STATE_KEY, default=None))
+            state = patched(ctx.store, state, patch(state) if callable(patch) else patch)
             await put(ctx.store, STATE_KEY, dump_state(state))
         return state
 
@@ -202,7 +206,7 @@ class ContextSession(Generic[StateT]):
         if self.options.get("strict"):
             return list(notices)
         told = self._told.of(turn.id)
-        fresh = [notice for notice in notices if (notice.code, notice.path) not in told]
+        fresh = [notice for notice in notices if notice.is_event or (notice.code, notice.path) not in told]
         told.update((notice.code, notice.path) for notice in fresh)
         return fresh
 
@@ -228,6 +232,11 @@ class ContextSession(Generic[StateT]):
             raise StateError(f"state: a {self._schema.__name__} is needed, not a {type(state).__name__}")
         return state
 
-    def _check_ours(self) -> None:
+    def check_ours(self) -> None:
+        """Refuse to change a state that the application owns.
+
+        Raises:
+            SessionError: It does.
+        """
         if self._read is not None:
             raise SessionError("the application owns this state; change it there, the session reads it")

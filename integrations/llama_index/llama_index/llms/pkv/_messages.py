@@ -91,6 +91,8 @@ def _calls(message: ChatMessage) -> list[tuple[int | None, ToolCall]]:
             for at, block in blocks
         ]
     kept = cast("Sequence[object]", message.additional_kwargs.get("tool_calls") or ())
+    if not kept and (one := message.additional_kwargs.get("function_call")) is not None:
+        return [(None, _older_call(one))]  # from before calls had ids: a message with the role `function` answers it
     return [(None, _older_call(call)) for call in kept]
 
 
@@ -160,7 +162,10 @@ def _as_sent(message: ChatMessage, core: Message, sent: Message) -> ChatMessage:
         compact_json(call.arguments) for call in core.tool_calls
     ]:
         calls = _calls(message)
-        if calls[0][0] is None:  # an old history: as blocks, which every provider class reads
+        if not message.additional_kwargs.get("tool_calls") and calls[0][0] is None:
+            (call,) = sent.tool_calls
+            update["function_call"] = {"name": call.name, "arguments": _like("", call)}
+        elif calls[0][0] is None:  # an old history: as blocks, which every provider class reads
             blocks += [
                 ToolCallBlock(tool_call_id=call.id, tool_name=call.name, tool_kwargs=dict(call.arguments))
                 for call in sent.tool_calls

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 from weakref import WeakKeyDictionary
@@ -15,7 +15,7 @@ from llama_index.core.workflow.errors import WorkflowRuntimeError  # pyright: ig
 
 from llama_index.llms.pkv._lately import Lately
 from llama_index.llms.pkv.memory import StateMemory
-from pkv_agents import Notice
+from pkv_agents import MissingSessionKeyError, Notice
 
 
 def step_context() -> Context[Any] | None:
@@ -24,6 +24,14 @@ def step_context() -> Context[Any] | None:
         return cast("Context[Any]", Context.get_step_context())
     except WorkflowRuntimeError:
         return None
+
+
+def outside_of_a_step() -> MissingSessionKeyError:
+    """The error of a call that needs a context where there is none."""
+    return MissingSessionKeyError(
+        "no workflow step is running, so there is no context to find the session in: run an agent or a workflow, "
+        "or give StatefulLLM an AgentSession"
+    )
 
 
 async def workflow_notices(ctx: Context[Any], messages: Sequence[ChatMessage]) -> list[Notice]:
@@ -45,7 +53,19 @@ async def workflow_notices(ctx: Context[Any], messages: Sequence[ChatMessage]) -
         kept = await memory.aget_all()
         if kept and not _has(messages, kept[0]) and _has(messages, kept[-1]):
             notices.append(_trims(memory))
+    agent = str(await store.get("current_agent_name", default="") or "")
+    retriever = _retriever(ctx, agent)
+    if retriever is not None and not getattr(retriever, "keeps_the_array", False):
+        notices.append(_finds_others(type(retriever).__name__))
     return notices
+
+
+def _retriever(ctx: Context[Any], agent: str) -> object:
+    """The tool retriever of the agent that runs, or None."""
+    # The workflows package shows a step no way to its workflow; where this one is gone, tools_changed alone tells.
+    workflow = getattr(getattr(ctx, "_face", None), "_workflow", None)
+    named = cast("Mapping[str, object]", getattr(workflow, "agents", None) or {})
+    return getattr(named.get(agent, workflow), "tool_retriever", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +126,21 @@ TOOLS_CHANGED = Notice(
     "tools_changed",
     path="tools",
     cost="the tools stand before everything, so nothing of the request was served from the cache",
-    mend="send the same tools in the same order on every call; say in a field of the state which may be used now, and "
-    "let the tool itself refuse",
+    mend="send the same tools in the same order on every call; StateTools does, tells the model what came, went or is "
+    "off, and refuses calls of what is off",
     message="the tools are not those of the latest request",
 )
+
+
+def _finds_others(kind: str) -> Notice:
+    return Notice(
+        "tool_retriever",
+        path=kind,
+        cost="the tools stand before everything, so whenever it finds others, nothing is served from the cache",
+        mend="tool_retriever=StateTools(llm, that_retriever): it sends the same tools always, and tells of those that "
+        "are found later",
+        message="the agent's tool retriever may find other tools, or another order, for each question",
+    )
 
 
 def _memory_blocks(memory: Memory, names: Sequence[str]) -> Notice:

@@ -13,12 +13,19 @@ from llama_index.llms.pkv._calls import PlannedCall
 from llama_index.llms.pkv._context import ContextSession
 from llama_index.llms.pkv._markers import Markers
 from llama_index.llms.pkv._messages import to_core
-from llama_index.llms.pkv._prefix import step_context, tools_notice, workflow_notices
+from llama_index.llms.pkv._prefix import outside_of_a_step, step_context, tools_notice, workflow_notices
 from llama_index.llms.pkv._profiles import model_name, model_profile
+from llama_index.llms.pkv._skills import SkillSource, arefresh, refresh
 from llama_index.llms.pkv._store import ContextTurn
+from llama_index.llms.pkv._waiting import take
 from pkv_agents import AgentSession, MissingSessionKeyError, Notice, SessionError, Ttl
 
 SessionSource = AgentSession[Any] | ContextSession[Any] | Callable[[], AgentSession[Any]]
+
+
+def in_context(source: SessionSource) -> ContextSession[Any] | None:
+    """The source, where it keeps its sessions in workflows' contexts."""
+    return cast("ContextSession[Any]", source) if isinstance(source, ContextSession) else None
 
 
 def check_source(session: object) -> None:
@@ -35,7 +42,12 @@ def check_source(session: object) -> None:
 
 
 def open_call(
-    llm: LLM, source: SessionSource, messages: Sequence[ChatMessage], ttl: Ttl | None, tools: object
+    llm: LLM,
+    source: SessionSource,
+    messages: Sequence[ChatMessage],
+    ttl: Ttl | None,
+    tools: object,
+    skills: SkillSource | None,
 ) -> PlannedCall:
     """Plan a call that is made synchronously.
 
@@ -45,23 +57,24 @@ def open_call(
         messages: The caller's messages.
         ttl: How long marked prefixes should live; None marks nothing.
         tools: The call's tools, as the package sends them.
+        skills: The skills that there are.
 
     Raises:
         SessionError: The session is in a workflow's context, which is read asynchronously.
         MissingSessionKeyError: There is no session for this call.
     """
-    if isinstance(source, ContextSession):
-        raise SessionError(
-            "a ContextSession is read asynchronously: call achat, astream_chat or another a... method inside a "
-            "workflow step, or give StatefulLLM an AgentSession"
-        )
-    session = _resolved(source)
-    moved = tools_notice(session, "", model_name(llm), messages, tools)
-    return _planned(llm, session, messages, [*model_profile(llm)[1], *([moved] if moved else ())], ttl)
+    session = resolved(source, "call achat, astream_chat or another a... method")
+    notices = [*model_profile(llm)[1], *_before(llm, session, messages, tools, skills)]
+    return _planned(llm, session, messages, notices, ttl)
 
 
 async def aopen_call(
-    llm: LLM, source: SessionSource, messages: Sequence[ChatMessage], ttl: Ttl | None, tools: object
+    llm: LLM,
+    source: SessionSource,
+    messages: Sequence[ChatMessage],
+    ttl: Ttl | None,
+    tools: object,
+    skills: SkillSource | None,
 ) -> PlannedCall:
     """Plan a call that is made asynchronously, in a workflow step perhaps.
 
@@ -71,25 +84,25 @@ async def aopen_call(
         messages: The caller's messages.
         ttl: How long marked prefixes should live; None marks nothing.
         tools: The call's tools, as the package sends them.
+        skills: The skills that there are.
 
     Raises:
         MissingSessionKeyError: There is no session for this call.
     """
     ctx = step_context()
     notices = [*model_profile(llm)[1], *(await workflow_notices(ctx, messages) if ctx is not None else ())]
-    if not isinstance(source, ContextSession):
-        session = _resolved(source)
-        moved = tools_notice(session, "", model_name(llm), messages, tools)
-        return _planned(llm, session, messages, [*notices, *([moved] if moved else ())], ttl)
+    held = in_context(source)
+    if held is None:
+        session = resolved(source)
+        return _planned(llm, session, messages, [*notices, *_before(llm, session, messages, tools, skills)], ttl)
     if ctx is None:
-        raise MissingSessionKeyError(
-            "no workflow step is running, so there is no context to find the session in: run an agent or a workflow, "
-            "or give StatefulLLM an AgentSession"
-        )
-    turn = await source.open(ctx)
-    moved = tools_notice(cast("object", source), f"{turn.id}/{turn.agent}", model_name(llm), messages, tools)
-    notices += [moved] if moved else []
-    return _planned(llm, turn.session, messages, source.untold(turn, notices), ttl, turn)
+        raise outside_of_a_step()
+    changed = await arefresh(held, ctx, skills)
+    turn = await held.open(ctx)
+    moved = tools_notice(held, f"{turn.id}/{turn.agent}", model_name(llm), messages, tools)
+    notices += changed if turn.session.ledger is not None else []
+    notices += _of_tools(ctx.store, turn.session, moved)
+    return _planned(llm, turn.session, messages, held.untold(turn, notices), ttl, turn)
 
 
 def note_order(source: SessionSource, calls: Sequence[ToolSelection]) -> None:
@@ -97,6 +110,23 @@ def note_order(source: SessionSource, calls: Sequence[ToolSelection]) -> None:
     ctx = step_context() if isinstance(source, ContextSession) else None
     if ctx is not None:
         note_calls(ctx.store, [call.tool_id for call in calls])
+
+
+def _before(
+    llm: LLM, session: AgentSession[Any], messages: Sequence[ChatMessage], tools: object, skills: SkillSource | None
+) -> list[Notice]:
+    """Bring the state up to what there is now; what there is to say about that and about the tools."""
+    changed = refresh(session, skills)
+    moved = tools_notice(session, "", model_name(llm), messages, tools)
+    return [*(changed if session.ledger is not None else ()), *_of_tools(session, session, moved)]
+
+
+def _of_tools(owner: Any, session: AgentSession[Any], moved: Notice | None) -> list[Notice]:
+    waiting = take(owner)
+    if waiting.moves_array:  # the prefix is broken at its start, and the notices name the tool that did it
+        session.rebase("tools changed")
+        moved = None
+    return [*waiting.notices, *([moved] if moved is not None else ())]
 
 
 def _planned(
@@ -119,7 +149,22 @@ def _planned(
     return PlannedCall.of(session, plan, messages, core, turn, Markers.of(llm, profile, ttl))
 
 
-def _resolved(source: AgentSession[Any] | Callable[[], AgentSession[Any]]) -> AgentSession[Any]:
+def resolved(source: SessionSource, instead: str = "await it") -> AgentSession[Any]:
+    """The session of this call.
+
+    Args:
+        source: Where it is found; not in a workflow's context.
+        instead: What to do where it is in one.
+
+    Raises:
+        MissingSessionKeyError: There is none.
+        SessionError: It is in a workflow's context.
+    """
+    if isinstance(source, ContextSession):
+        raise SessionError(
+            f"a ContextSession is read asynchronously: {instead} inside a workflow step, or give StatefulLLM an "
+            "AgentSession"
+        )
     if isinstance(source, AgentSession):
         return cast("AgentSession[Any]", source)
     try:

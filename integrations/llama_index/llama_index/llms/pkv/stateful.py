@@ -13,7 +13,7 @@ The methods carry no callback decorators: the inner model's do, so each event fi
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llama_index.core.base.llms.generic_utils import (
     astream_chat_response_to_completion_response,
@@ -28,20 +28,17 @@ from llama_index.core.base.llms.types import (
     CompletionResponse,
     CompletionResponseAsyncGen,
     CompletionResponseGen,
-    LLMMetadata,
 )
-from llama_index.core.llms.function_calling import FunctionCallingLLM
-from llama_index.core.llms.llm import LLM, ToolSelection
+from llama_index.core.llms.llm import LLM
 from pydantic import PrivateAttr
 
 from llama_index.llms.pkv._calls import ModelCall, PlannedCall, StreamReader, aclosed, closed, usage_of
 from llama_index.llms.pkv._completions import as_chat, as_prompt, as_question
-from llama_index.llms.pkv._sessions import SessionSource, aopen_call, check_source, note_order, open_call
+from llama_index.llms.pkv._sessions import SessionSource, aopen_call, check_source, open_call
+from llama_index.llms.pkv._skills import SkillSource, check_skills
 from llama_index.llms.pkv._versions import check_versions
+from llama_index.llms.pkv._wrapped import WrappedLLM
 from pkv_agents import SessionError, Ttl, refuses_system
-
-if TYPE_CHECKING:
-    from llama_index.core.tools.types import BaseTool
 
 _TAKEN = (
     "callback_manager",
@@ -53,13 +50,16 @@ _TAKEN = (
 )
 
 
-class StatefulLLM(FunctionCallingLLM):
+class StatefulLLM(WrappedLLM):
     """A model that tells another one about the state of a session.
 
     Args:
         llm: The model that is called, from any package of LlamaIndex. It is not changed.
         session: An `AgentSession`; a `ContextSession`; or a function that returns the session of the present call,
             for example `lambda: sessions[user.get()]`. A `KeyError` of it becomes a `MissingSessionKeyError`.
+        skills: The skills that the conversation has (its state has a `Skills` field): a `SkillRegistry`, or a function
+            that returns the one of now. Before each call the state is brought up to it, and the model is told what
+            changed. `skill_tools` and `StateTools` give the tools by which a model loads them.
         on_call: Called after every call that succeeded, with what was planned and reported. It must not raise.
         markers: Set cache points, for the packages that take them (Anthropic's, Bedrock's); none beside yours.
         marker_ttl: How long a marked prefix should live.
@@ -67,10 +67,9 @@ class StatefulLLM(FunctionCallingLLM):
     Raises:
         SessionError: `llm` or `session` is something else, or the model's package and its client library do not work
             together.
+        SkillError: `skills` is something else.
     """
 
-    _inner: LLM = PrivateAttr()
-    _source: SessionSource = PrivateAttr()
     _on_call: Callable[[ModelCall], None] | None = PrivateAttr(default=None)
     _ttl: Ttl | None = PrivateAttr(default="5m")
 
@@ -79,6 +78,7 @@ class StatefulLLM(FunctionCallingLLM):
         llm: LLM,
         session: SessionSource,
         *,
+        skills: SkillSource | None = None,
         on_call: Callable[[ModelCall], None] | None = None,
         markers: bool = True,
         marker_ttl: Ttl = "5m",
@@ -88,10 +88,12 @@ class StatefulLLM(FunctionCallingLLM):
         if isinstance(llm, StatefulLLM):
             raise SessionError("llm: this one is a StatefulLLM already; wrap the model inside it instead")
         check_source(session)
+        check_skills(skills)
         check_versions(llm)
         super().__init__(**{name: getattr(llm, name) for name in _TAKEN})
         self._inner = llm
         self._source = session
+        self._skills = skills
         self._on_call = on_call
         self._ttl = marker_ttl if markers else None
 
@@ -100,21 +102,11 @@ class StatefulLLM(FunctionCallingLLM):
         """The name in LlamaIndex's serialised forms."""
         return "StatefulLLM"
 
-    @property
-    def inner(self) -> LLM:
-        """The model that is called."""
-        return self._inner
-
-    @property
-    def metadata(self) -> LLMMetadata:
-        """The inner model's."""
-        return self._inner.metadata
-
     def _open(self, messages: Sequence[ChatMessage], options: Mapping[str, Any]) -> PlannedCall:
-        return open_call(self._inner, self._source, messages, self._ttl, options.get("tools"))
+        return open_call(self.inner, self.session, messages, self._ttl, options.get("tools"), self.skills)
 
     async def _aopen(self, messages: Sequence[ChatMessage], options: Mapping[str, Any]) -> PlannedCall:
-        return await aopen_call(self._inner, self._source, messages, self._ttl, options.get("tools"))
+        return await aopen_call(self.inner, self.session, messages, self._ttl, options.get("tools"), self.skills)
 
     def _tell(self, call: ModelCall | None) -> None:
         if call is not None and self._on_call is not None:
@@ -126,12 +118,12 @@ class StatefulLLM(FunctionCallingLLM):
         """Call the model with the state of the session."""
         call = self._open(messages, kwargs)
         try:
-            answer = self._inner.chat(call.sent, **kwargs)
+            answer = self.inner.chat(call.sent, **kwargs)
         except Exception as error:
             if not refuses_system(error, call.plan):
                 raise
             call = call.in_the_other_form()
-            answer = self._inner.chat(call.sent, **kwargs)
+            answer = self.inner.chat(call.sent, **kwargs)
         self._tell(call.succeeded(answer, usage_of(answer)))
         return answer
 
@@ -139,12 +131,12 @@ class StatefulLLM(FunctionCallingLLM):
         """Call the model with the state of the session."""
         call = await self._aopen(messages, kwargs)
         try:
-            answer = await self._inner.achat(call.sent, **kwargs)
+            answer = await self.inner.achat(call.sent, **kwargs)
         except Exception as error:
             if not refuses_system(error, call.plan):
                 raise
             call = call.in_the_other_form()
-            answer = await self._inner.achat(call.sent, **kwargs)
+            answer = await self.inner.achat(call.sent, **kwargs)
         self._tell(await call.asucceeded(answer, usage_of(answer)))
         return answer
 
@@ -159,13 +151,13 @@ class StatefulLLM(FunctionCallingLLM):
     def _streamed(self, call: PlannedCall, kwargs: dict[str, Any]) -> Generator[ChatResponse, None, None]:
         reader = StreamReader()
         try:
-            stream = self._inner.stream_chat(call.sent, **kwargs)
+            stream = self.inner.stream_chat(call.sent, **kwargs)
             chunk = next(stream, None)
         except Exception as error:
             if not refuses_system(error, call.plan):
                 raise
             call = call.in_the_other_form()
-            stream = self._inner.stream_chat(call.sent, **kwargs)
+            stream = self.inner.stream_chat(call.sent, **kwargs)
             chunk = next(stream, None)
         with closed(stream):
             while chunk is not None:
@@ -177,13 +169,13 @@ class StatefulLLM(FunctionCallingLLM):
     async def _astreamed(self, call: PlannedCall, kwargs: dict[str, Any]) -> AsyncGenerator[ChatResponse, None]:
         reader = StreamReader()
         try:
-            stream = await self._inner.astream_chat(call.sent, **kwargs)
+            stream = await self.inner.astream_chat(call.sent, **kwargs)
             chunk = await anext(stream, None)
         except Exception as error:
             if not refuses_system(error, call.plan):
                 raise
             call = call.in_the_other_form()
-            stream = await self._inner.astream_chat(call.sent, **kwargs)
+            stream = await self.inner.astream_chat(call.sent, **kwargs)
             chunk = await anext(stream, None)
         async with aclosed(stream):
             while chunk is not None:
@@ -199,7 +191,7 @@ class StatefulLLM(FunctionCallingLLM):
         if self.metadata.is_chat_model:
             return chat_response_to_completion_response(self.chat(as_question(prompt), **kwargs))
         call = self._open(as_question(prompt), kwargs)
-        answer = self._inner.complete(as_prompt(call.sent), formatted=formatted, **kwargs)
+        answer = self.inner.complete(as_prompt(call.sent), formatted=formatted, **kwargs)
         chat = as_chat(answer)
         self._tell(call.succeeded(chat, usage_of(chat)))
         return answer
@@ -209,7 +201,7 @@ class StatefulLLM(FunctionCallingLLM):
         if self.metadata.is_chat_model:
             return chat_response_to_completion_response(await self.achat(as_question(prompt), **kwargs))
         call = await self._aopen(as_question(prompt), kwargs)
-        answer = await self._inner.acomplete(as_prompt(call.sent), formatted=formatted, **kwargs)
+        answer = await self.inner.acomplete(as_prompt(call.sent), formatted=formatted, **kwargs)
         chat = as_chat(answer)
         self._tell(await call.asucceeded(chat, usage_of(chat)))
         return answer
@@ -219,14 +211,14 @@ class StatefulLLM(FunctionCallingLLM):
         if self.metadata.is_chat_model:
             return stream_chat_response_to_completion_response(self.stream_chat(as_question(prompt), **kwargs))
         call = self._open(as_question(prompt), kwargs)
-        return self._completed(call, self._inner.stream_complete(as_prompt(call.sent), formatted=formatted, **kwargs))
+        return self._completed(call, self.inner.stream_complete(as_prompt(call.sent), formatted=formatted, **kwargs))
 
     async def astream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseAsyncGen:
         """Stream a completion with the state of the session."""
         if self.metadata.is_chat_model:
             return astream_chat_response_to_completion_response(await self.astream_chat(as_question(prompt), **kwargs))
         call = await self._aopen(as_question(prompt), kwargs)
-        stream = await self._inner.astream_complete(as_prompt(call.sent), formatted=formatted, **kwargs)
+        stream = await self.inner.astream_complete(as_prompt(call.sent), formatted=formatted, **kwargs)
         return self._acompleted(call, stream)
 
     def _completed(self, call: PlannedCall, stream: CompletionResponseGen) -> CompletionResponseGen:
@@ -246,55 +238,3 @@ class StatefulLLM(FunctionCallingLLM):
                 reader.read(as_chat(chunk))
                 yield chunk
         self._tell(await call.asucceeded(reader.last, reader.usage))
-
-    # What LlamaIndex asks a model about tools is the inner model's answer.
-
-    def _prepare_chat_with_tools(
-        self,
-        tools: Sequence[BaseTool],
-        user_msg: str | ChatMessage | None = None,
-        chat_history: list[ChatMessage] | None = None,
-        verbose: bool = False,
-        allow_parallel_tool_calls: bool = False,
-        tool_required: bool = False,
-        **kwargs: Any,
-    ) -> dict[str, Any]:
-        # Providers' classes append to the history that they are given.
-        return self._calling()._prepare_chat_with_tools_compat(
-            tools,
-            user_msg=user_msg,
-            chat_history=list(chat_history or ()),
-            verbose=verbose,
-            allow_parallel_tool_calls=allow_parallel_tool_calls,
-            tool_required=tool_required,
-            **kwargs,
-        )
-
-    def _validate_chat_with_tools_response(
-        self, response: ChatResponse, tools: Sequence[BaseTool], allow_parallel_tool_calls: bool = False, **kwargs: Any
-    ) -> ChatResponse:
-        return self._calling()._validate_chat_with_tools_response(
-            response, tools, allow_parallel_tool_calls=allow_parallel_tool_calls, **kwargs
-        )
-
-    def get_tool_calls_from_response(
-        self, response: ChatResponse, error_on_no_tool_call: bool = True, **kwargs: Any
-    ) -> list[ToolSelection]:
-        """Read the tool calls of an answer, as the inner model does."""
-        calls = self._calling().get_tool_calls_from_response(
-            response, error_on_no_tool_call=error_on_no_tool_call, **kwargs
-        )
-        note_order(self._source, calls)
-        return calls
-
-    def _calling(self) -> FunctionCallingLLM:
-        if not isinstance(self._inner, FunctionCallingLLM):
-            raise SessionError(
-                f"{type(self._inner).__name__} does not call functions, so it cannot be given tools: use a "
-                "FunctionCallingLLM, or an agent that asks for tools in words (ReActAgent)"
-            )
-        return self._inner
-
-    def convert_chat_messages(self, messages: Sequence[ChatMessage]) -> list[Any]:
-        """Convert messages as the inner model does."""
-        return self._inner.convert_chat_messages([message.model_copy() for message in messages])

@@ -1,0 +1,64 @@
+"""What is a field of a state wherever its schema puts it: found once at the class, and read from each state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self, cast, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict
+
+from ..errors import SchemaError
+from ..paths import parse_path
+from ..state import TrackedState
+
+
+class StateField(BaseModel):
+    """The base of `Skills` and `Tools`."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    @classmethod
+    def at(cls, state: TrackedState, path: str) -> Self:
+        """What a state has at a path.
+
+        Args:
+            state: The state.
+            path: A field's name, or names with dots between them.
+
+        Raises:
+            SchemaError: There is no such field, or it is of another class.
+        """
+        found: object = state
+        for segment in parse_path(path):
+            if isinstance(found, Mapping):
+                found = cast("Mapping[str, object]", found).get(segment.text)
+            else:
+                found = getattr(found, segment.text, None)
+        if not isinstance(found, cls):
+            cls.check_at(type(state), path)
+            raise SchemaError(f"{path}: the state has no {cls.__name__} there")
+        return found
+
+    @classmethod
+    def check_at(cls, schema: type[TrackedState], path: str) -> None:
+        """Hold a schema to having such a field.
+
+        Args:
+            schema: The class of the state.
+            path: Where it should be: a field's name, or names with dots between them.
+
+        Raises:
+            SchemaError: There is no such field, or it is of another class.
+        """
+        found: Any = schema
+        for segment in parse_path(path):
+            if get_origin(found) is dict:
+                found = get_args(found)[1]
+                continue
+            fields = found.model_fields if isinstance(found, type) and issubclass(found, BaseModel) else {}
+            found = fields[segment.text].annotation if segment.text in fields else None
+        if found is not cls:
+            raise SchemaError(
+                f"{schema.__name__} has no field {path} of type {cls.__name__}; declare it there, "
+                f"`{path.rpartition('.')[2]}: {cls.__name__} = {cls.__name__}()`"
+            )
