@@ -23,10 +23,12 @@ class Loaded:
     Attributes:
         engine: The model.
         identity: What has to be equal for two runs to be about the same thing.
+        model: The model as transformers has it, for engines with other settings.
     """
 
     engine: LocalModel
     identity: Mapping[str, str]
+    model: object = None
 
 
 def load_model(folder: Path | None, adapter: Path | None, *, threads: int | None = None) -> Loaded:
@@ -41,7 +43,8 @@ def load_model(folder: Path | None, adapter: Path | None, *, threads: int | None
 
     if threads is not None:
         torch.set_num_threads(threads)
-    engine, chosen = LocalModel(*load_parts(folder, adapter)), adapter or ADAPTER
+    model, tokenizer = load_parts(folder, adapter)
+    engine, chosen = LocalModel(model, tokenizer), adapter or ADAPTER
     weights = chosen / "adapter_model.safetensors"
     digest = "none" if adapter == Path(NO_ADAPTER) else hashlib.sha256(weights.read_bytes()).hexdigest()[:16]
     identity = {
@@ -52,7 +55,7 @@ def load_model(folder: Path | None, adapter: Path | None, *, threads: int | None
         "adapter": digest,
         "dtype": "float32",
     }
-    return Loaded(engine, identity)
+    return Loaded(engine, identity, model)
 
 
 def load_parts(folder: Path | None, adapter: Path | None) -> tuple[object, object]:

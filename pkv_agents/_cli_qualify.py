@@ -14,16 +14,19 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("model", type=Path, help="a folder with a Hugging Face model and its tokenizer")
     parser.add_argument("--shops", type=int, default=4, metavar="N", help="how many shops to ask about (default 4)")
     parser.add_argument("--report", type=Path, metavar="FILE", help="where to write the report as JSON")
+    parser.add_argument("--adapter", type=Path, metavar="DIR", help="folder of a LoRA adapter (needs peft)")
+    parser.add_argument("--merge", action="store_true", help="merge the adapter into the weights")
     parser.add_argument("--threads", type=int, metavar="N", help="torch threads (default: torch's own)")
 
 
 def run(options: Namespace) -> int:
     """Does it; returns the exit code: 0 if the model follows errata, else 1."""
     from pkv_agents.kv import load_folder
+    from pkv_agents.kv._adapters import with_adapter
     from pkv_agents.local import LocalModel, qualify
 
     model, tokenizer = load_folder(options.model, threads=options.threads)
-    found = qualify(LocalModel(model, tokenizer), shops=options.shops, tell=_say)
+    found = qualify(LocalModel(with_adapter(model, options), tokenizer), shops=options.shops, tell=_say)
     sys.stdout.write(f"{found}\n")
     if options.report is not None:
         found.save(options.report)

@@ -1,7 +1,7 @@
 """`python -m pkv_agents skills`: skills that are read, compiled ahead for a local model, verified and pruned.
 
 skills list DIR                                         what there is, and what it costs
-skills compile DIR --model MODEL --store STORE          the keys and values of each, on disk
+skills compile DIR --model MODEL --store STORE          the keys and values of each in its two forms, on disk
 skills verify DIR --model MODEL --store STORE           exit code 1 where one is missing or damaged
 skills prune DIR --model MODEL --store STORE            deletes this model's segments that are not these skills'
 """
@@ -22,11 +22,10 @@ from .skills import SkillRegistry, load_skills
 
 if TYPE_CHECKING:
     from .kv import DiskStore, SegmentModel
+    from .local.template import ChatTemplate
     from .notices import Notice
 
 SUMMARY = "skills: list a folder of them, compile them ahead for a local model, verify or prune what was compiled"
-PREAMBLE = "You are a helpful assistant.\n\n"
-"""Stands before a skill while it is computed, and is dropped: the first tokens of any text become attention sinks."""
 _BAR = 20
 
 
@@ -46,8 +45,12 @@ def configure(parser: ArgumentParser) -> None:
         if action != "list":
             part.add_argument("--model", required=True, metavar="MODEL", help="folder of a Hugging Face model")
             part.add_argument("--store", required=True, type=Path, metavar="STORE", help="folder of the segments")
+            part.add_argument("--adapter", type=Path, metavar="DIR", help="folder of a LoRA adapter (needs peft)")
+            part.add_argument("--merge", action="store_true", help="merge the adapter into the weights")
             part.add_argument("--dtype", default="auto", help="type of the weights, as float32 (default: the model's)")
-            part.add_argument("--preamble", default=PREAMBLE, help="text before each skill while it is computed")
+            part.add_argument(
+                "--preamble", help="text before each skill while it is computed (default: as LocalModel has it)"
+            )
             part.add_argument("--max-gb", type=float, default=8.0, help="what the store may hold (default: 8)")
 
 
@@ -59,13 +62,21 @@ def run(options: Namespace) -> int:
     if options.action == "list":
         return _list(registry, options)
     with _open(options) as opened:
-        jobs = [(skill.name, opened.ids(registry.head_text(skill.name))) for skill in registry]
+        jobs = [(label, opened.ids(text)) for label, text in _forms(registry)]
         do: dict[str, Callable[[_Opened, Sequence[tuple[str, list[int]]], Namespace], int]] = {
             "compile": _compile,
             "verify": _verify,
             "prune": _prune,
         }
         return do[options.action](opened, jobs, options)
+
+
+def _forms(registry: SkillRegistry) -> Iterator[tuple[str, str]]:
+    """Each skill as it stands in a head, and as an erratum tells it in mid-session."""
+    for skill in registry:
+        yield skill.name, registry.head_text(skill.name)
+        if (appended := registry.appended_text(skill.name)) != registry.head_text(skill.name):
+            yield f"{skill.name} (appended)", appended
 
 
 def _list(registry: SkillRegistry, options: Namespace) -> int:
@@ -85,10 +96,11 @@ def _list(registry: SkillRegistry, options: Namespace) -> int:
         _say(json.dumps(rows, indent=1))
     else:
         for row, skill in zip(rows, registry, strict=True):
-            more = [f"needs {', '.join(skill.needs)}"] if skill.needs else []
+            more = [f"fingerprint {skill.fingerprint}"]
+            more += [f"needs {', '.join(skill.needs)}"] if skill.needs else []
             more += ["pinned"] if skill.pinned else []
             version = f" {skill.version}" if skill.version else ""
-            _say(", ".join([f"{skill.name}{version}: about {row['tokens']:,} tokens", skill.fingerprint, *more]))
+            _say(", ".join([f"{skill.name}{version}: about {row['tokens']:,} tokens", *more]))
     for notice in registry.notices():
         sys.stderr.write(f"{notice}\n")
     return 0
@@ -99,7 +111,7 @@ class _Opened:
     """A model, its tokenizer and the store."""
 
     model: SegmentModel
-    tokenizer: Any
+    template: ChatTemplate
     store: DiskStore
     preamble: list[int]
     notices: list[Notice]
@@ -112,7 +124,8 @@ class _Opened:
             sys.stderr.write(f"{notice}\n")
 
     def ids(self, text: str) -> list[int]:
-        return [int(token) for token in self.tokenizer.encode(text, add_special_tokens=False)]
+        """As a local model looks for it."""
+        return self.template.encode(self.template.neutralise(text))
 
 
 def _open(options: Namespace) -> _Opened:
@@ -121,6 +134,9 @@ def _open(options: Namespace) -> _Opened:
     from transformers.utils import logging
 
     from .kv import DiskStore, SegmentModel
+    from .kv._adapters import with_adapter
+    from .local import SKILL_PREAMBLE
+    from .local.template import ChatTemplate
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
@@ -134,10 +150,9 @@ def _open(options: Namespace) -> _Opened:
         raise SkillError(f"--model: no model can be loaded from it ({type(error).__name__})") from None
     notices: list[Notice] = []
     store = DiskStore(options.store, max_bytes=int(options.max_gb * 2**30), on_notice=notices.append)
-    opened = _Opened(SegmentModel(loaded.eval()), tokenizer, store, [], notices)
-    begin = [tokenizer.bos_token_id] if tokenizer.bos_token_id is not None else []
-    opened.preamble = [*begin, *opened.ids(options.preamble)]
-    return opened
+    template = ChatTemplate(tokenizer)
+    preamble = template.preamble(SKILL_PREAMBLE if options.preamble is None else options.preamble)
+    return _Opened(SegmentModel(with_adapter(loaded.eval(), options)), template, store, preamble, notices)
 
 
 def _compile(opened: _Opened, jobs: Sequence[tuple[str, list[int]]], options: Namespace) -> int:

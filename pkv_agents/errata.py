@@ -85,16 +85,22 @@ def render_erratum(changes: Iterable[Change], *, tag: str, style: ErrataStyle = 
     Returns:
         The block, without a trailing newline.
     """
+    lines = [
+        update_line(
+            change.path,
+            style.removed if change.kind == "remove" else change.text,
+            note=_note(style, None, change.untrusted),
+            style=style,
+        )
+        for change in changes
+    ]
+    return _block(style.erratum, lines, tag)
+
+
+def update_line(path: str, text: str, *, note: str = "", style: ErrataStyle = DEFAULT_STYLE) -> str:
+    """One line of an erratum: a field and its new value, or an edit of it, in its JSON form."""
     start, middle, after, end = _line_pieces(style)
-    return _block(
-        style.erratum,
-        [
-            f"{start}{change.path}{middle}{_note(style, None, change.untrusted)}{after}"
-            f"{style.removed if change.kind == 'remove' else change.text}{end}"
-            for change in changes
-        ],
-        tag,
-    )
+    return f"{start}{path}{middle}{note}{after}{text}{end}"
 
 
 def standing(path: str, text: str, note: str = "") -> str:

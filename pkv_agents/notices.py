@@ -33,9 +33,11 @@ The codes of the core:
 | `store_failed` | the session could not be saved; it goes on in memory |
 | `skill_long` | a skill is longer than its format advises |
 | `skills_changed` | skills came, went or have new texts since the conversation was told of them; the request says so |
+| `skills_unreadable` | an application's function that gives the skills failed; those that are known stay |
 | `tool_late` | a tool came late and went into the tools array, so the prefix broke at its start |
 | `tool_parameters_changed` | a tool takes other arguments than the array says |
 | `tool_refused` | a tool was left out: its schema or text is none that could be sent |
+| `kv_approximate` | a local answer rests on keys and values that were composed or edited, as it was asked for |
 | `many_tools` | there are more tools than some providers take |
 """
 
@@ -45,7 +47,7 @@ from dataclasses import dataclass
 
 _EVENTS = frozenset({"history_forked", "history_edited", "history_rewritten", "carrier_changed", "skills_changed"})
 _ADVICE = frozenset(
-    {"rebase_requested", "payback", "cache_cold", "below_minimum", "markers_beside", "skill_long", "skills_changed"}
+    "rebase_requested payback cache_cold below_minimum markers_beside skill_long skills_changed kv_approximate".split()
 )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pkv_agents.kv._hf import HFModel, ModelFacts, load_folder
 from pkv_agents.kv._memory import keep_freed_memory
+from pkv_agents.kv.cache_key import CacheKey, CacheStats
 from pkv_agents.kv.compose import Placed, compiled_digest, compose, placed_origin
 from pkv_agents.kv.disk import DiskStore
 from pkv_agents.kv.edit import EditMode, edit
@@ -18,7 +19,7 @@ from pkv_agents.kv.floating import FloatingCost, FloatingMemory
 from pkv_agents.kv.image_span import ImageSpan
 from pkv_agents.kv.images import Images
 from pkv_agents.kv.origin import EXACT, Composed, Edited, Exact, FieldEdit, Origin
-from pkv_agents.kv.prefix_cache import CacheKey, CacheStats, Lease, PrefixCache
+from pkv_agents.kv.prefix_cache import Lease, PrefixCache
 from pkv_agents.kv.rotary import RotaryRule
 from pkv_agents.kv.segment import FieldSpan, KVSegment, concat
 from pkv_agents.kv.slab import Slab, SlabError, SlabShape

@@ -24,49 +24,20 @@ The look-up is a scan over the slabs of one key: each costs microseconds and the
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
+from typing import TypeVar
 
 import numpy as np
 
-from pkv_agents.kv.origin import EXACT, Origin
+from pkv_agents.kv.cache_key import CacheKey, CacheStats
 from pkv_agents.kv.slab import Slab, SlabShape, TokenIds, common_prefix
+
+T = TypeVar("T")
 
 SHORT_TAIL = 64
 """Tokens that a session may lose of its own slab rather than copy the rest."""
-
-
-@dataclass(frozen=True, slots=True)
-class CacheKey:
-    """Everything beside the token ids that changes keys and values, or who may see them.
-
-    Attributes:
-        fingerprint: Of the model's configuration and weights.
-        adapter: Name of the active adapter, empty if none.
-        dtype: Type of keys and values.
-        salt: The tenant: entries of different salts are never shared.
-        origin: How keys and values came about. An exact look-up never sees what was composed or edited.
-    """
-
-    fingerprint: str
-    adapter: str = ""
-    dtype: str = ""
-    salt: str = ""
-    origin: Origin = EXACT
-
-
-@dataclass(frozen=True, slots=True)
-class CacheStats:
-    """What the cache holds and what happened so far."""
-
-    slabs: int
-    bytes: int
-    budget: int
-    continued: int
-    copied: int
-    cold: int
-    evicted: int
 
 
 @dataclass(slots=True, eq=False)
@@ -140,12 +111,36 @@ class PrefixCache:
         self._entries: list[_Entry] = []
         self._mutex = threading.RLock()
         self._clock = 0
+        self._aside = 0
         self._counts = _Counts()
 
     def match(self, key: CacheKey, ids: Sequence[int]) -> int:
         """Length of the longest cached prefix of `ids`. Reads only."""
         with self._mutex:
             return max((common for _, common in self._matches(key, np.asarray(ids, dtype=np.int32))), default=0)
+
+    def read(self, key: CacheKey, ids: Sequence[int], use: Callable[[Slab, int], T], *, least: int = 1) -> T | None:
+        """What `use` makes of the slab that holds the longest cached prefix of `ids`; None if that is too short.
+
+        Args:
+            key: Model, adapter, dtype, tenant and origin.
+            ids: Token ids.
+            use: Called with the slab and the prefix's length, under the cache's lock; it reads and is quick.
+            least: How long the prefix must be.
+        """
+        wanted = np.asarray(ids, dtype=np.int32)
+        with self._mutex:
+            entry, common = max(self._matches(key, wanted), key=lambda match: match[1], default=(None, 0))
+            if entry is None or common < least:
+                return None
+            entry.used = self._tick()
+            return use(entry.slab, common)
+
+    def set_aside(self, held: int) -> None:
+        """Counts bytes against the budget that are held beside the slabs, for what is put into them."""
+        with self._mutex:
+            self._aside = held
+            self._evict(self._room)
 
     def lease(self, key: CacheKey, ids: Sequence[int], *, reserve: int = 0, session: str | None = None) -> Lease:
         """Takes a slab for writing whose content is the longest usable cached prefix of `ids`.
@@ -183,13 +178,18 @@ class PrefixCache:
         with self._mutex:
             idle = [entry for entry in self._entries if not entry.slab.writer.locked()]
             assert len({id(entry.slab) for entry in self._entries}) == len(self._entries), "a slab is listed twice"
-            assert sum(entry.slab.nbytes for entry in idle) <= self.budget, "idle slabs exceed the budget"
+            assert sum(entry.slab.nbytes for entry in idle) <= self._room, "idle slabs exceed the budget"
             for entry in self._entries:
                 assert entry.slab.length <= entry.slab.capacity <= self.limit, "a slab is longer than its room"
                 assert entry.slab.shape == self.shape, "a slab of another model"
                 assert entry.used <= self._clock, "a slab was used in the future"
 
     # -- below: all under the mutex
+
+    @property
+    def _room(self) -> int:
+        """Bytes that slabs may hold."""
+        return max(0, self.budget - self._aside)
 
     def _tick(self) -> int:
         self._clock += 1
@@ -219,8 +219,8 @@ class PrefixCache:
                 return entry, common
         source = matches[0][0] if matches else None
         needed = self.shape.token_bytes * size
-        self._evict(self.budget - needed, keep=source)
-        if source is not None and self._bytes() + needed > self.budget and source.slab.writer.acquire(blocking=False):
+        self._evict(self._room - needed, keep=source)
+        if source is not None and self._bytes() + needed > self._room and source.slab.writer.acquire(blocking=False):
             # No room for both: what the source has beyond the common part would be evicted anyway.
             source.slab.crop(longest)
             self._counts.continued += 1
@@ -253,7 +253,7 @@ class PrefixCache:
         with self._mutex:
             if tokens > entry.slab.capacity:
                 entry.slab.reserve(tokens)
-                self._evict(self.budget, keep=entry)
+                self._evict(self._room, keep=entry)
 
     def _release(self, entry: _Entry, worth: int | None) -> None:
         with self._mutex:
@@ -263,7 +263,7 @@ class PrefixCache:
             if not entry.slab.length:
                 self._entries.remove(entry)
             self._drop_contained(entry)
-            self._evict(self.budget)
+            self._evict(self._room)
 
     def _drop_contained(self, new: _Entry) -> None:
         """Drops idle slabs whose whole content this one begins with: they can answer nothing that it cannot."""

@@ -23,24 +23,20 @@ from functools import cached_property
 from pkv_agents.errors import OptionsError
 from pkv_agents.kv import (
     EXACT,
-    CacheKey,
     DiskStore,
     Edited,
-    Forwarded,
     KVSegment,
     Origin,
-    Placed,
     PrefixCache,
     SegmentModel,
     TokenRun,
-    compose,
-    placed_origin,
     rewrite,
 )
 from pkv_agents.local.edit_way import EditWay, edit_way
 from pkv_agents.local.head_lines import changed_runs, skeleton_of
 from pkv_agents.local.options import GenerationOptions
-from pkv_agents.local.skills import PREAMBLE, SEAM, SkillShelf, find_skills
+from pkv_agents.local.placing import KeyOf, SkillPlacer
+from pkv_agents.local.skills import SkillShelf
 from pkv_agents.local.template import ChatTemplate, Rendered
 
 MOST_EDITS = 64
@@ -49,8 +45,6 @@ MOST_CHANGED = 0.5
 """Share of a head that may change by an edit; beyond it a prefill is as cheap."""
 _SESSIONS = 1024
 """Sessions whose last request is remembered."""
-
-KeyOf = Callable[[Origin], CacheKey]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +77,8 @@ class Approximations:
         segments: Makes the segment model; called once, when it is needed first.
         cache: The prefix cache.
         template: Finds the head, and tokenises skills.
-        store: Where compiled skills are kept; None keeps the latest in memory.
+        store: Where compiled skills are kept; None keeps the latest in memory, in the cache's budget.
+        preamble: The text that stands before a skill while it is compiled.
         allows: Whether a verdict allows a field to be edited in place: skeleton of the head, path.
     """
 
@@ -94,12 +89,15 @@ class Approximations:
         template: ChatTemplate,
         *,
         store: DiskStore | None,
+        preamble: str,
         allows: Callable[[str, str], bool],
     ) -> None:
         self._make = segments
         self._cache = cache
         self._template = template
         self._store = store
+        self._preamble = preamble
+        self.placer = SkillPlacer(lambda: self.segments, cache, template, lambda: self._shelf)
         self._allows = allows
         self._held: OrderedDict[tuple[str, str], _Held] = OrderedDict()
         self._lock = threading.Lock()
@@ -111,7 +109,9 @@ class Approximations:
 
     @cached_property
     def _shelf(self) -> SkillShelf:
-        return SkillShelf(self._store, preamble=self._template.preamble(PREAMBLE))
+        half = self._cache.budget // 2
+        preamble = self._template.preamble(self._preamble)
+        return SkillShelf(self._store, preamble=preamble, max_bytes=half, tell=self._cache.set_aside)
 
     def prepare(self, asked: Rendered, wanted: GenerationOptions, key_of: KeyOf) -> Prepared:
         """Says under which origin a request is looked up, having put into the cache what it may rest on.
@@ -138,8 +138,10 @@ class Approximations:
             and (done := self._edited(asked, head, held, way, wanted, key_of))
         ):
             return done
-        # Where no token ends a turn, the head may be anywhere.
-        return self._composed(asked, head or asked.ids, skills, key_of) if skills else Prepared(asked.ids)
+        if not skills:
+            return Prepared(asked.ids)
+        origin, computed = self.placer.place(asked.ids, skills, wanted, key_of)
+        return Prepared(asked.ids, origin, computed=computed)
 
     def remember(self, wanted: GenerationOptions, ids: Sequence[int], origin: Origin) -> None:
         """Keeps what a session's request left in the cache, for its next one."""
@@ -189,7 +191,7 @@ class Approximations:
         done = rewrite(
             self.segments, source, runs, rest, query=behind[kept - size :], keep=min(way.keep, kept - runs[0].stop)
         )
-        self._put(done, wanted, key_of)
+        self.placer.put(done, wanted, key_of)
         return Prepared(asked.ids, done.segment.origin, tuple(run.path for run in runs), done.computed)
 
     def _may(self, runs: Sequence[TokenRun], head: tuple[int, ...], way: EditWay, held: _Held) -> bool:
@@ -209,31 +211,6 @@ class Approximations:
             if lease.cached < len(held.ids) or lease.slab.origin != held.origin:
                 return None
             return KVSegment.from_slab(lease.slab, fingerprint=self.segments.fingerprint, stop=kept)
-
-    # -- skills
-
-    def _composed(self, asked: Rendered, head: tuple[int, ...], skills: Sequence[str], key_of: KeyOf) -> Prepared:
-        encode, clean = self._template.encode, self._template.neutralise
-        found = find_skills(head, [encode(clean(text)) for text in skills])
-        origin = placed_origin([one.start for one in found], [self._shelf.digest(one.ids) for one in found], seam=SEAM)
-        # Behind the last skill comes what differs from user to user, so that much is shared and no more is put there.
-        shared = head[: found[-1].stop]
-        if self._cache.match(key_of(origin), shared) == len(shared):
-            return Prepared(asked.ids, origin)
-        placed = [Placed(one.start, self._shelf.get(self.segments, one.ids)) for one in found]
-        done = compose(self.segments, shared, placed, seam=SEAM)
-        self._put(done, None, key_of)
-        return Prepared(asked.ids, origin, computed=done.computed)
-
-    def _put(self, done: Forwarded, wanted: GenerationOptions | None, key_of: KeyOf) -> None:
-        """Writes a segment into a slab of its own."""
-        ids = done.segment.ids.tolist()
-        session = wanted.session if wanted else None
-        room = wanted.max_tokens + 1 if wanted else 0
-        with self._cache.lease(key_of(done.segment.origin), (*ids, 0), reserve=room, session=session) as lease:
-            if lease.cached < len(ids):
-                lease.slab.crop(0)
-                self.segments.fill(lease.slab, done.segment)
 
 
 def _common(left: Sequence[int], right: Sequence[int]) -> int:

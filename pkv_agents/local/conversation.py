@@ -36,6 +36,7 @@ from pkv_agents.messages import Message
 from pkv_agents.notices import Notice
 from pkv_agents.paths import is_below
 from pkv_agents.session import AgentSession
+from pkv_agents.skills import SkillRegistry
 from pkv_agents.turnplan import Insertion, TurnPlan
 from pkv_agents.wire import wire
 
@@ -63,7 +64,10 @@ class Conversation:
         model: The model.
         session: The conversation's session.
         edit_mode: What a changed field does; see the table above.
-        skills: Texts in the session's instructions that are put in place from compiled keys and values.
+        skills: What is put in place from compiled keys and values: texts in the session's instructions, or a registry,
+            whose trusted skills are put in place where they stand in the head.
+        later_skills: Of a registry, also those that an erratum loads in mid-session. The first token comes many times
+            sooner, but a skill that is put in place behind the question has not read it: measure whether it decides.
         qualified: Refuse a mode that the model's qualification does not allow.
         options: Of each generation; see `GenerationOptions`.
 
@@ -78,13 +82,15 @@ class Conversation:
         session: AgentSession[Any],
         *,
         edit_mode: str = "erratum",
-        skills: Sequence[str] = (),
+        skills: Sequence[str] | SkillRegistry = (),
+        later_skills: bool = False,
         qualified: bool = False,
         options: OptionFields | None = None,
     ) -> None:
         self.model = model
         self.session = session
-        self.skills = tuple(skills)
+        self.skills = skills if isinstance(skills, SkillRegistry) else tuple(skills)
+        self._texts = _forms(skills, session, later_skills) if isinstance(skills, SkillRegistry) else ()
         self.edit_mode = edit_mode
         self._way = edit_way(edit_mode)
         self._options: OptionFields = options if options is not None else OptionFields()
@@ -112,8 +118,9 @@ class Conversation:
         wanted = self._options.copy()
         wanted.update(options)
         plan = self._plan(messages, wanted)
-        wanted["session"], wanted["edit_mode"], wanted["skills"] = self.session.key, self.edit_mode, self.skills
-        reply = self.model.generate(wire(plan, messages), **wanted)
+        sent = wire(plan, messages)
+        wanted["session"], wanted["edit_mode"], wanted["skills"] = self.session.key, self.edit_mode, self._skills(sent)
+        reply = self.model.generate(sent, **wanted)
         usage = {
             "input_tokens": reply.prompt_tokens,
             "output_tokens": reply.output_tokens,
@@ -136,6 +143,12 @@ class Conversation:
         plan = self._told(messages)
         return _with_erratum(plan, told) if self._way.mode == "field_erratum" else plan
 
+    def _skills(self, sent: Sequence[Message]) -> tuple[str, ...]:
+        """Those that stand in a request."""
+        if not isinstance(self.skills, SkillRegistry):
+            return self.skills
+        return tuple(text for text in self._texts if any(text in message.text for message in sent))
+
     def _told(self, messages: Sequence[Message]) -> TurnPlan:
         return self.session.plan(messages, profile=self.model.profile, model=self.model.fingerprint)
 
@@ -152,7 +165,7 @@ class Conversation:
                 "kv_approximate",
                 path=", ".join(reply.edited),
                 cost="the answer may differ from that of a clean prefill",
-                mend="edit_mode='erratum' without skills is exact",
+                mend="edit_mode='erratum' is exact, without skills or with skills that were compiled for this head",
                 message=f"the answer rests on keys and values that were {reply.grade}",
             )
         by_edit = plan.epoch.reason.startswith(EDITED)
@@ -163,6 +176,14 @@ class Conversation:
                 message="the cache held nothing to edit or to go on from: the answer is that of a clean prefill",
             )
         return None
+
+
+def _forms(registry: SkillRegistry, session: AgentSession[Any], later: bool) -> tuple[str, ...]:
+    """Each skill as it stands in a head; and, if it may come later, as an erratum tells it."""
+    names = [skill.name for skill in registry if registry.is_trusted(skill.name)]
+    heads = [registry.head_text(name) for name in names]
+    appended = [registry.appended_text(name, style=session.style) for name in names] if later else []
+    return tuple(dict.fromkeys([*heads, *appended]))
 
 
 def _in_the_head(plan: TurnPlan) -> tuple[str, ...]:

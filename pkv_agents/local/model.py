@@ -35,6 +35,7 @@ from pkv_agents.local.grammar import GrammarFactory
 from pkv_agents.local.head_lines import skeleton_of
 from pkv_agents.local.options import Delta, Done, GenerationOptions, OptionFields, Reply, StreamEvent
 from pkv_agents.local.qualification import Qualification
+from pkv_agents.local.skills import PREAMBLE
 from pkv_agents.local.template import ChatTemplate, Rendered
 from pkv_agents.local.turns import assistant_text
 from pkv_agents.local.verdict import TemplateVerdict, notices_of, profile_of
@@ -54,7 +55,8 @@ class LocalModel:
         model: A causal language model in evaluation mode, plain or with a peft adapter. Device and type are its own.
         tokenizer: Its fast tokenizer, with a chat template.
         cache_bytes: What idle cache entries may hold.
-        skill_store: Where compiled skills are kept; None keeps the latest in memory.
+        skill_store: Where compiled skills are kept; None keeps the latest in memory, in half of `cache_bytes` at most.
+        skill_preamble: What stands before a skill while it is compiled, behind the opening of a system turn.
         adapter_name: Adapter that must be active; None takes the one active now. An engine serves one adapter.
         template_options: Variables of the chat template (`{"enable_thinking": False}`), the same for all requests.
         qualification: What `qualify` found out about this model; it decides what `probe` holds an edit against.
@@ -63,6 +65,7 @@ class LocalModel:
         template: The chat template: it renders, tokenises, and knows where a head ends.
         verdicts: Which fields the edit mode `auto` may edit in place; `probe` fills it.
         qualification: What is known of the model.
+        skills: Compiles skills ahead (`skills.compile`), and puts them in place.
 
     Raises:
         UnsupportedModelError: If the model's cache cannot be handled exactly; the message has the reason.
@@ -77,6 +80,7 @@ class LocalModel:
         *,
         cache_bytes: int = 2 << 30,
         skill_store: DiskStore | None = None,
+        skill_preamble: str = PREAMBLE,
         adapter_name: str | None = None,
         template_options: Mapping[str, object] | None = None,
         qualification: Qualification | None = None,
@@ -96,8 +100,10 @@ class LocalModel:
             self._cache,
             self.template,
             store=skill_store,
+            preamble=skill_preamble,
             allows=self.verdicts.allows,
         )
+        self.skills = self._approximations.placer
 
     @property
     def facts(self) -> ModelFacts:
@@ -141,11 +147,7 @@ class LocalModel:
 
     @property
     def segments(self) -> SegmentModel:
-        """The same model as one whose KV segments can be cut, moved, joined and edited.
-
-        Raises:
-            UnsupportedModelError: If they cannot.
-        """
+        """The same model as one whose KV segments can be cut, moved, joined and edited (an error if they cannot)."""
         return self._approximations.segments
 
     def clear_cache(self) -> None:

@@ -49,8 +49,9 @@ class GenerationOptions:
         session: The conversation; it keeps its slab from turn to turn.
         edit_mode: What happens when the head is another than in the session's last request; see `edit_way`. The default
             and `full` are exact.
-        skills: Texts that stand in the system text, each in a paragraph of its own: their compiled keys and values are
-            put in place instead of being computed. That is an approximation, and `Reply.origin` says so.
+        skills: Texts that stand in the system text or, loaded later, in a message, each on lines of its own: their
+            compiled keys and values are put in place instead of being computed. That is an approximation, and
+            `Reply.origin` says so, but for a skill that was compiled for just this head (`LocalModel.skills`).
 
     Raises:
         OptionsError: If a value makes no sense.

@@ -16,6 +16,8 @@ FORMAT = "pkv-agents/qualification"
 VERSION = 1
 ENOUGH = 0.85
 """Share of the judged cases from which a mode counts as followed."""
+LEAST = 3
+"""Judged cases from which a share says anything."""
 CLOSE = 0.05
 """Divergence from a clean prefill, in nats, up to which a spliced skill counts as close."""
 
@@ -41,12 +43,18 @@ class Check:
         """Passed of judged; None where nothing could be judged."""
         return self.passed / self.judged if self.judged else None
 
+    @property
+    def is_followed(self) -> bool:
+        """Whether enough cases were judged, and enough of them passed."""
+        return self.judged >= LEAST and (self.share or 0.0) >= ENOUGH
+
     def __str__(self) -> str:
         """One line."""
         if self.value is not None:
             return f"{self.name:<28} {self.value:.3g}"
         share = "not judged" if self.share is None else f"{self.share:.2f}"
-        return f"{self.name:<28} {share}  ({self.passed} of {self.judged})"
+        few = f"; at least {LEAST} must be judged" if self.judged < LEAST else ""
+        return f"{self.name:<28} {share}  ({self.passed} of {self.judged}{few})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +81,7 @@ class Qualification:
     def reference(self) -> str:
         """The mode that cheaper ones are held against: errata if this model follows them, else a clean prefill."""
         found = self.check("errata followed")
-        return "erratum" if found is not None and (found.share or 0.0) >= ENOUGH else "full"
+        return "erratum" if found is not None and found.is_followed else "full"
 
     def allows(self, mode: str) -> bool:
         """Whether a mode was found to work on this model.
@@ -87,13 +95,18 @@ class Qualification:
         if word == "skills":
             found = self.check("splice divergence")
             return found is not None and found.value is not None and found.value <= CLOSE
+        found = self._needed(word)
+        return bool(found) and all(check is not None and check.is_followed for _, check in found)
+
+    def _needed(self, word: str) -> list[tuple[str, Check | None]]:
+        """The checks on which a mode rests, by name."""
         names = {
             "erratum": ("errata followed",),
             "in_place": ("in place, field before", "in place, field after"),
             "field_erratum": ("errata followed",),
+            "skills": ("splice divergence",),
         }.get(word, ())
-        shares = [found.share for name in names if (found := self.check(name)) is not None]
-        return bool(names) and len(shares) == len(names) and all((share or 0.0) >= ENOUGH for share in shares)
+        return [(name, self.check(name)) for name in names]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the report; a file that is there is replaced in one step."""
@@ -124,9 +137,11 @@ class Qualification:
     def require(self, mode: str) -> None:
         """Raises UnsupportedModelError unless a mode was found to work."""
         if not self.allows(mode):
+            needed = self._needed(mode.partition("@")[0])
+            seen = ", ".join(" ".join(str(check or f"{name}: not checked").split()) for name, check in needed)
             raise UnsupportedModelError(
-                f"this model was not found to work with {mode!r} (its reference is {self.reference!r}); see its "
-                "qualification, or choose another mode"
+                f"this model was not found to work with {mode!r} ({seen or 'nothing checks it'}; its reference is "
+                f"{self.reference!r}): qualify it with more shops, or choose another mode"
             )
 
     def __str__(self) -> str:

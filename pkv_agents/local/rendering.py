@@ -179,6 +179,7 @@ class TokenizerTemplate:
             return self._tokenizer.apply_chat_template(
                 [dict(message) for message in messages],
                 tokenize=False,
+                chat_template=self.text,  # of several, it would take another one as soon as there are tools
                 add_generation_prompt=ask,
                 tools=[dict(tool) for tool in tools] if tools else None,
                 **(options or {}),
@@ -189,7 +190,7 @@ class TokenizerTemplate:
 
 def _text_of(tokenizer: _Tokenizer) -> str:
     found = getattr(tokenizer, "chat_template", None)
-    if isinstance(found, Mapping):  # several: without tools, which we never pass, the tokenizer takes the default
+    if isinstance(found, Mapping):  # several: the default, whether or not there are tools
         found = cast("Mapping[str, object]", found).get("default")
     if not found or not isinstance(found, str):
         raise TemplateError(

@@ -1,18 +1,23 @@
-"""Skills: texts of the head that are compiled once and put in place, not prefilled.
+"""Skills: texts of a prompt that are compiled once and put in place, not prefilled.
 
-A skill stands in the system text like any other; here its tokens are found there, as a run of ids. Where a tokenizer
-makes one token of a skill's edge and what stands beside it, the tokens of that edge are computed with the text around.
+A skill stands in the system text, or in a later message, like any other text; here its tokens are found there, as a run
+of ids. Where a tokenizer makes one token of a skill's edge and what stands beside it, the tokens of that edge are
+computed with the text around.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from pkv_agents.errors import OptionsError
-from pkv_agents.kv import DiskStore, KVSegment, SegmentModel, compile_segment, compiled_digest
+from pkv_agents.kv import DiskStore, KVSegment, SegmentModel, compile_segment
+from pkv_agents.kv.slab import TokenIds
+from pkv_agents.kv.splice import compiled_origin
 
 PREAMBLE = "You are a helpful assistant. Follow these instructions.\n\n"
 """What stands before a skill while it is compiled, behind the opening of a system turn; then it is dropped."""
@@ -20,26 +25,37 @@ SEAM = 4
 """Tokens at the start of each skill that are computed in their place."""
 _EDGE = 3
 """Tokens at either edge of a skill that may be merged with the text around."""
-_KEPT = 16
-"""Compiled skills that are kept in memory where there is no store."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A skill in a head.
+    """A skill in a prompt.
 
     Attributes:
         start: Its first token there.
-        ids: Its token ids there.
+        whole: The token ids of its text alone.
+        front: How many of them at its start are other tokens there.
+        back: How many at its end.
     """
 
     start: int
-    ids: tuple[int, ...]
+    whole: tuple[int, ...]
+    front: int = 0
+    back: int = 0
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """Its token ids there."""
+        return self.whole[self.front : len(self.whole) - self.back]
 
     @property
     def stop(self) -> int:
         """One behind its last token."""
-        return self.start + len(self.ids)
+        return self.start + len(self.whole) - self.front - self.back
+
+    def cut(self, segment: KVSegment) -> KVSegment:
+        """What stands in the prompt, of its compiled whole."""
+        return segment.slice(self.front, len(self.whole) - self.back)
 
 
 class SkillShelf:
@@ -48,72 +64,110 @@ class SkillShelf:
     Args:
         store: Where they are kept; None keeps the latest in memory.
         preamble: Token ids that stand before a skill while it is compiled.
+        max_bytes: What may be kept in memory.
+        tell: Told how many bytes are.
     """
 
-    def __init__(self, store: DiskStore | None, *, preamble: Sequence[int]) -> None:
+    def __init__(
+        self,
+        store: DiskStore | None,
+        *,
+        preamble: Sequence[int],
+        max_bytes: int = 1 << 30,
+        tell: Callable[[int], None] = lambda held: None,
+    ) -> None:
         self.preamble = tuple(preamble)
         self._store = store
-        self._kept: OrderedDict[tuple[int, ...], KVSegment] = OrderedDict()
+        self._max_bytes = max_bytes
+        self._tell = tell
+        self._kept: OrderedDict[tuple[tuple[int, ...], tuple[int, ...]], KVSegment] = OrderedDict()
         self._lock = threading.Lock()
 
-    def digest(self, ids: Sequence[int]) -> str:
-        """What identifies a compiled skill, known without compiling it."""
-        return compiled_digest(ids, self.preamble)
+    def digest(self, found: Found) -> str:
+        """What identifies a compiled skill in its place, known without compiling it."""
+        first = len(self.preamble)
+        ids = np.asarray(found.whole, dtype=np.int32)
+        written = np.arange(first, first + len(ids), dtype=np.int32)
+        origin = compiled_origin(found.whole, self.preamble)
+        return found.cut(KVSegment(ids, written, first, (), (), "", origin)).digest
 
-    def get(self, model: SegmentModel, ids: Sequence[int]) -> KVSegment:
-        """A compiled skill: kept, from disk, or compiled now."""
+    def get(self, model: SegmentModel, found: Found) -> KVSegment:
+        """A compiled skill as it stands in a prompt: kept, from disk, or compiled now."""
+        segment = self._load(model, found.whole, self.preamble)
+        if segment is None:
+            segment = compile_segment(model, found.whole, preamble=self.preamble)
+            self.put(model, segment, self.preamble)
+        return found.cut(segment)
+
+    def exact(self, model: SegmentModel, ids: Sequence[int], before: Sequence[int]) -> KVSegment | None:
+        """Tokens that were compiled behind just those that stand before them; None if they were not."""
+        return self._load(model, tuple(ids), tuple(before))
+
+    def put(self, model: SegmentModel, segment: KVSegment, preamble: Sequence[int]) -> None:
+        """Keeps a compiled skill."""
         if self._store is not None:
-            return self._store.compile(model, ids, preamble=self.preamble)
+            self._store.save(model, segment, preamble=preamble)
+            return
         with self._lock:
-            if (kept := self._kept.get(tuple(ids))) is not None:
-                self._kept.move_to_end(tuple(ids))
-                return kept
-        made = compile_segment(model, ids, preamble=self.preamble)
+            self._kept[tuple(segment.ids.tolist()), tuple(preamble)] = segment
+            held = sum(one.nbytes for one in self._kept.values())
+            while held > self._max_bytes:
+                held -= self._kept.popitem(last=False)[1].nbytes
+        self._tell(held)
+
+    def _load(self, model: SegmentModel, ids: tuple[int, ...], preamble: tuple[int, ...]) -> KVSegment | None:
+        if self._store is not None:
+            return self._store.load(model, ids, preamble=preamble)
         with self._lock:
-            self._kept[tuple(ids)] = made
-            while len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
-        return made
+            if (kept := self._kept.get((ids, preamble))) is not None:
+                self._kept.move_to_end((ids, preamble))
+            return kept
 
 
-def find_skills(head: Sequence[int], skills: Sequence[Sequence[int]]) -> list[Found]:
-    """Where skills stand in a head, in the head's order.
+def find_skills(ids: Sequence[int], skills: Sequence[Sequence[int]], *, head: int | None = None) -> list[Found]:
+    """Where skills stand in a prompt, in its order.
 
     Args:
-        head: Token ids of the head.
+        ids: Token ids of the prompt.
         skills: Token ids of each skill, tokenised alone.
+        head: How many of the ids are its head, where a skill is looked for first; None: all.
 
     Raises:
         OptionsError: If one does not stand there, or two overlap.
     """
+    data = np.asarray(ids, dtype=np.int32)
+    parts = [(0, data)] if head is None else [(0, data[:head]), (head, data[head:])]
     found: list[Found] = []
-    for index, ids in enumerate(skills):
-        one = _find(tuple(head), tuple(ids))
+    for index, wanted in enumerate(skills):
+        ones = (_find(part, tuple(wanted), at) for at, part in parts)
+        one = next((one for one in ones if one is not None), None)
         if one is None:
             raise OptionsError(
-                f"skills[{index}] ({len(ids)} tokens) does not stand in the system text: put its text there, with a "
-                "blank line before and behind it"
+                f"skills[{index}] ({len(wanted)} tokens) does not stand in the prompt: put its text into the system "
+                "text or a message, with a line end before and behind it"
             )
         found.append(one)
     found.sort(key=lambda one: one.start)
     for before, after in zip(found, found[1:], strict=False):
         if after.start < before.stop:
-            raise OptionsError("two skills overlap in the system text: give each text once")
+            raise OptionsError("two skills overlap in the prompt: give each text once")
     return found
 
 
-def _find(head: tuple[int, ...], ids: tuple[int, ...]) -> Found | None:
+def _find(ids: TokenIds, whole: tuple[int, ...], at: int) -> Found | None:
+    data = ids.tobytes()
     for cut in range(2 * _EDGE + 1):
         for front in range(min(cut, _EDGE) + 1):
-            inner = ids[front : len(ids) - (cut - front)]
-            if cut - front <= _EDGE and inner and (start := _index(head, inner)) is not None:
-                return Found(start, inner)
+            back = cut - front
+            inner = whole[front : len(whole) - back]
+            if back <= _EDGE and inner and (start := _index(data, inner)) is not None:
+                return Found(at + start, whole, front, back)
     return None
 
 
-def _index(head: tuple[int, ...], ids: tuple[int, ...]) -> int | None:
-    first, size = ids[0], len(ids)
-    for start in range(len(head) - size + 1):
-        if head[start] == first and head[start : start + size] == ids:
-            return start
-    return None
+def _index(data: bytes, ids: tuple[int, ...]) -> int | None:
+    wanted = np.asarray(ids, dtype=np.int32)
+    start = data.find(wanted.tobytes())
+    while start >= 0 and start % wanted.itemsize:  # across two ids
+        start = data.find(wanted.tobytes(), start + 1)
+    return start // wanted.itemsize if start >= 0 else None

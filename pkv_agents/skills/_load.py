@@ -75,13 +75,17 @@ def load_skills(root: str | Path, *, trusted: bool = True) -> tuple[Skill, ...]:
         The skills, by name.
 
     Raises:
-        SkillError: There is no such folder, or one of the skills breaks the format.
+        SkillError: There is no such folder, or it is a skill itself, or one of the skills breaks the format.
         ImportError: PyYAML is not installed (the extra `skills`).
     """
     home = Path(root)
     if not home.is_dir():
         raise SkillError(f"skills folder {home.name!r}: there is no such folder; name the one with the skills' folders")
     folders = sorted(path for path in home.iterdir() if path.is_dir() and (path / FILE).is_file())
+    if not folders and (home / FILE).is_file():
+        raise SkillError(
+            f"folder {home.name!r} is a skill itself; name the folder above it, or read it by load_skill_folder"
+        )
     return tuple(sorted((load_skill_folder(path, trusted=trusted) for path in folders), key=lambda skill: skill.name))
 
 

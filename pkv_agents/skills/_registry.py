@@ -13,14 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from ..errata import standing
+from ..errata import standing, update_line
 from ..errors import SkillError
 from ..escape import json_string
 from ..notices import Notice
 from ..paths import canonical_path, join_field, join_key, parse_path
 from ..state import TrackedState
+from ..styles import DEFAULT_STYLE, ErrataStyle
 from ..tokens import estimate_tokens
-from ._skill import Skill
+from ._skill import Skill, only_skills
 from ._state import OutsideText, Skills, SkillText, text_of
 
 Patch = dict[str, object]
@@ -40,7 +41,7 @@ class SkillRegistry:
         count: Counts the tokens of a text, for instance `token_counter(model).count`; an estimate when left out.
 
     Raises:
-        SkillError: Two skills have one name, one needs another that is not there, or they need each other in a circle.
+        SkillError: It is no list of skills, two have one name, one needs another that is not there, or a circle.
     """
 
     skills: tuple[Skill, ...] = ()
@@ -57,7 +58,7 @@ class SkillRegistry:
         count: Callable[[str], int] = estimate_tokens,
     ) -> None:
         named: dict[str, Skill] = {}
-        for skill in skills:
+        for skill in only_skills(skills):
             if named.setdefault(skill.name, skill) is not skill:
                 raise SkillError(
                     f"two skills have the name {skill.name!r}; rename one, or use `replaced` for a new version"
@@ -95,7 +96,7 @@ class SkillRegistry:
 
     def replaced(self, *skills: Skill) -> SkillRegistry:
         """A registry with new versions of skills that it has."""
-        for skill in skills:
+        for skill in only_skills(skills):
             _ = self[skill.name]
         new = {skill.name: skill for skill in skills}
         return self._with(new.get(skill.name, skill) for skill in self.skills)
@@ -127,6 +128,20 @@ class SkillRegistry:
             raise SkillError(f"skill {name!r} is not trusted, so it has no place in the part that sessions share")
         path, text = self._path("active", name), json_string(self.block(name))
         return f"{standing(path, text)}\n" if "\n" in self.block(name) else f"{path}: {text}\n"
+
+    def appended_text(self, name: str, *, style: ErrataStyle = DEFAULT_STYLE) -> str:
+        """A skill's line exactly as an erratum tells it when it is loaded in mid-session, with its line end.
+
+        Args:
+            name: Its name.
+            style: The session's wording.
+
+        Raises:
+            SkillError: It is unknown, or not trusted.
+        """
+        if not self.is_trusted(name):
+            raise SkillError(f"skill {name!r} is not trusted, and the texts of others are not compiled ahead")
+        return f"{update_line(self._path('active', name), json_string(self.block(name)), style=style)}\n"
 
     def is_trusted(self, name: str) -> bool:
         """Whether all of a skill's block is the application's own word."""

@@ -6,8 +6,9 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import cast
 
 from ..errors import SkillError
 from ..escape import MAX_CHARACTERS
@@ -67,6 +68,8 @@ class Skill:
         object.__setattr__(self, "description", _SPACES.sub(" ", self.description).strip())
         object.__setattr__(self, "body", canonical_body(self.body))
         for field in ("tags", "needs", "resources"):
+            if isinstance(getattr(self, field), str):
+                raise SkillError(f"skill {self.name!r}: {field} is a str; pass a tuple, {field}=('...',)")
             object.__setattr__(self, field, tuple(getattr(self, field)))
         if not 1 <= len(self.description) <= MAX_DESCRIPTION:
             raise SkillError(
@@ -159,4 +162,21 @@ def _check_text(name: str, field: str, text: object) -> None:
         raise SkillError(f"skill {name!r}: {field} has a NUL character, so it is no text")
 
 
-__all__ = ["Skill"]
+def only_skills(given: object) -> Iterator[Skill]:
+    """What was given, if it is skills: a folder's path, or one skill alone, is the usual mistake.
+
+    Raises:
+        SkillError: It is not.
+    """
+    listed = isinstance(given, Iterable) and not isinstance(given, str)
+    parts = cast("Iterable[object]", given if listed else (given,))
+    for part in parts:
+        if not (listed and isinstance(part, Skill)):
+            raise SkillError(
+                f"skills: a list of Skill is needed, and here is a {type(part).__name__}; "
+                "a folder is read by SkillRegistry(load_skills(folder))"
+            )
+        yield part
+
+
+__all__ = ["Skill", "only_skills"]

@@ -182,3 +182,27 @@ def test_any_history_matches_exactly_and_stays_in_budget(
         possible = min(cache.match(KEY, ids), len(ids) - 1)
         assert ask(cache, ids, session=session) == possible  # and inside: content is exactly that prefix
         assert cache.stats().bytes <= cache.budget
+
+
+def test_reading_takes_the_longest_prefix_and_changes_nothing() -> None:
+    cache = new_cache()
+    ask(cache, [1, 2, 3])
+    ask(cache, [1, 2, 4, 5], session="other")
+    before = cache.stats()
+    assert cache.read(KEY, [1, 2, 4, 9], lambda slab, size: slab.ids[:size].tolist()) == [1, 2, 4]
+    assert cache.read(KEY, [1, 2, 4, 9], lambda slab, size: slab, least=4) is None
+    assert cache.read(KEY, [7], lambda slab, size: slab) is None
+    assert cache.read(CacheKey("model", salt="other"), [1, 2], lambda slab, size: slab) is None
+    assert cache.stats() == before
+
+
+def test_what_is_set_aside_counts_in_the_budget() -> None:
+    cache = new_cache(2)
+    ask(cache, [1, 2, 3])
+    ask(cache, [4, 5, 6])
+    cache.set_aside(ROOM)
+    assert cache.stats().slabs == 1 and cache.match(KEY, [4, 5, 6]) == 3
+    cache.check_integrity()
+    cache.set_aside(0)
+    ask(cache, [1, 2, 3])
+    assert cache.stats().slabs == 2

@@ -190,6 +190,8 @@ class Other(Desk):
         (Other, {"skills": a_registry()}, "Other has no field skills of type Skills"),
         (Desk, {"skills": a_registry(field="rules")}, "Desk has no field rules of type Skills"),
         (Desk, {"skills": [Skill("a", "b", "c")]}, "skills takes a SkillRegistry"),
+        (Desk, {"skills": "skills"}, r"not str: a folder is SkillRegistry\(load_skills\(folder\)\)"),
+        (Desk, {"tools": []}, "tools is the name of the state's field of type Tools"),
         (Desk, {"skills": a_registry(), "state": finds(Desk())}, "give on_patch="),
         (Desk, {"on_patch": lambda *_: None}, "goes together with state="),  # pyright: ignore[reportUnknownLambdaType]
         (Desk, {"tools": "skills"}, "Desk has no field skills of type Tools"),

@@ -13,7 +13,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.types import Command, interrupt
 from pydantic import ConfigDict
 
-from pkv_agents import SchemaError, StateError, apply_patch
+from pkv_agents import Notice, SchemaError, StateError, apply_patch
 from tests.langchain.providers import openai_model
 from tests.langchain.skilled import (
     CONFIG,
@@ -164,3 +164,41 @@ def test_a_frozen_object_needs_a_way_to_be_changed() -> None:
     model, _ = openai_model()
     with pytest.raises(SchemaError, match="skills= changes the state"):
         agent_for(model, schema=Stone, state=Stone(), skills=a_registry())
+
+
+def test_loads_through_the_bridge_share_the_budget_with_those_beside_them() -> None:
+    sizes = a_registry()
+    registry = a_registry(budget=sizes.tokens("tone") + sizes.tokens("terms") + 2)
+    bridged = call("call_tool", "c1", name="load_skill", arguments={"name": "terms"})
+    model, provider = openai_model(script=[[bridged, call("load_skill", "c2", name="tips")], "done"])
+    agent = agent_for(model, skills=registry, tools="tools", late_tools=finds([]))
+    agent.invoke(user("go", pkv_state=Desk()), CONFIG)
+    assert set(state_of(agent).skills.active) == {"terms", "tone"}
+    assert_told_is_true(provider.bodies[-1], state_of(agent))
+
+
+@pytest.mark.parametrize("wrong", [None, [], KeyError("x")], ids=["none", "a list", "an error"])
+def test_skills_that_cannot_be_read_stay_as_they_are(wrong: Any) -> None:
+    now: list[Any] = [a_registry()]
+    said: list[Notice] = []
+
+    def skills(runtime: Any) -> Any:
+        if isinstance(now[0], Exception):
+            raise now[0]
+        return now[0]
+
+    load = call("load_skill", "c1", name="refunds")
+    model, provider = openai_model(script=["hello", [load], "done", [load], "done"])
+    agent = agent_for(model, skills=skills, on_notice=said.append)
+    agent.invoke(user("go", pkv_state=Desk()), CONFIG)
+    good, now[0] = now[0], wrong
+    out = agent.invoke(user("go"), CONFIG)
+    assert out["messages"][-2].status == "error" and "cannot be read" in out["messages"][-2].text
+    assert "skills_unreadable" in [notice.code for notice in said]
+    now[0] = good
+    agent.invoke(user("go"), CONFIG)
+    assert "refunds" in state_of(agent).skills.active
+    assert_told_is_true(provider.bodies[-1], state_of(agent))
+    now[0] = wrong
+    with pytest.raises((SchemaError, KeyError)):
+        agent.invoke(user("go", pkv_state=Desk()), {"configurable": {"thread_id": "another"}})

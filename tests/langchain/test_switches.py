@@ -16,6 +16,7 @@ from langgraph.types import Command
 from pydantic import Field
 
 from langchain_pkv import StateMiddleware
+from langchain_pkv._switches import names_off
 from pkv_agents import SchemaError, TrackedState
 from tests.langchain.providers import anthropic_model, assert_append_only, openai_model
 from tests.langchain.support import TAG, call
@@ -107,3 +108,9 @@ def test_a_set_of_those_that_are_on_in_the_applications_state(only: set[str], ru
 def test_what_is_no_switch(name: str, words: str) -> None:
     with pytest.raises(SchemaError, match=words):
         StateMiddleware(Desk, tools_on=name)
+
+
+def test_a_list_of_those_that_are_on_leaves_the_tools_that_ask_for_others_on() -> None:
+    names = ("cancel", "refund", "load_skill", "read_skill_file", "call_tool")
+    assert names_off(["refund"], names) == {"cancel"}
+    assert names_off({"load_skill": False}, names) == {"load_skill"}

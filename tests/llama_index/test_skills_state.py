@@ -89,6 +89,9 @@ def test_what_is_wrong_is_said_where_it_is_written() -> None:
             StatefulLLM(inner, a_session(), skills=given)
     with pytest.raises(SkillError, match="has no skills: StatefulLLM"):
         skill_tools(StatefulLLM(inner, a_session()))
+    bare: Any = inner
+    with pytest.raises(SessionError, match="llm: a StatefulLLM is needed"):
+        skill_tools(bare)
     returns: Any = StatefulLLM(inner, AgentSession(Desk(), key="k"), skills=lambda: wrong)
     with pytest.raises(SkillError, match="the function returned list"):
         returns.chat([user("hi")])
@@ -149,3 +152,25 @@ async def test_a_strict_session_lets_it_pass() -> None:
     assert codes(session.report().notices) == []
     with pytest.raises(StrictNoticeError):
         llm.chat([user("c"), user("d")])
+
+
+@pytest.mark.parametrize("in_a_context", [False, True])
+async def test_skills_that_cannot_be_read_stay_as_they_are(in_a_context: bool) -> None:
+    inner, provider = openai_llm()
+    now: list[Any] = [registry(REFUNDS)]
+    said: list[Notice] = []
+    desk = Desk(skills=registry(REFUNDS).start("refunds"))
+    if in_a_context:
+        session: Any = ContextSession(Desk, initial=desk, on_notice=said.append)
+        agent: Any = FunctionAgent(llm=StatefulLLM(inner, session, skills=lambda: now[0]))
+        ctx = await a_context(agent)
+        await agent.run("a", ctx=ctx)
+        now[0] = None
+        await agent.run("b", ctx=ctx)
+    else:
+        llm = StatefulLLM(inner, AgentSession(desk, key="k", on_notice=said.append), skills=lambda: now[0])
+        llm.chat([user("a")])
+        now[0] = None
+        llm.chat([user("a")])
+    assert "Within 30 days" in provider.bodies[-1]["messages"][0]["content"]
+    assert "skills_unreadable" in [notice.code for notice in said]

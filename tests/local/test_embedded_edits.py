@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from pkv_agents import Message
-from pkv_agents.local import LocalModel
+from pkv_agents import AgentSession, Message, Skill, SkillRegistry, Skills, TrackedState, wire
+from pkv_agents.local import Conversation, LocalModel
 from pkv_agents.local.battery import draw_shop, small_talk
 
 
@@ -48,3 +48,36 @@ def test_a_policy_in_place_is_near_a_clean_prefill(model: LocalModel) -> None:
     absent = model.logits([Message("system", asked[0].text.removeprefix(shop.policy)), asked[1]], cold=True)
     near, far = (float((clean.exp() * (clean - other.log_softmax(-1))).sum()) for other in (spliced, absent))
     assert near < 0.05 and near < far
+
+
+class _Desk(TrackedState):
+    customer: str = "Mara"
+    skills: Skills = Skills()
+
+
+@pytest.mark.embedded
+@pytest.mark.filterwarnings("ignore")
+def test_a_skill_loaded_in_mid_session_is_put_in_place_and_is_near_a_clean_prefill(model: LocalModel) -> None:
+    shop = draw_shop(4)
+    registry = SkillRegistry([Skill("shop", "The rules of the shop.", shop.policy)])
+    session = AgentSession(_Desk(skills=registry.start()), key="mid-session")
+    talk = Conversation(model, session, skills=registry, later_skills=True, options={"max_tokens": 4})
+    history = [Message("user", "Hello.")]
+    first = talk.answer(history).reply
+    session.update(registry.load("shop", session.state.skills))
+    history += [first.message, Message("user", "A moment.")]
+    turn = talk.answer(history)
+    size = len(model.template.encode(registry.appended_text("shop")))
+    assert first.grade == "exact" and turn.reply.grade == "composed"
+    assert (
+        turn.reply.prompt_tokens - turn.reply.cached_tokens < turn.reply.prompt_tokens - first.prompt_tokens - size + 32
+    )
+
+    history += [turn.reply.message, Message("user", shop.question)]
+    asked = wire(session.plan(history, profile=model.profile), history)
+    texts = [registry.appended_text("shop")]
+    clean = model.logits(asked, cold=True).log_softmax(-1)
+    spliced = model.logits(asked, session="mid-session", skills=texts).log_softmax(-1)
+    absent = model.logits([asked[0], *history], cold=True).log_softmax(-1)
+    near, far = (float((clean.exp() * (clean - other)).sum()) for other in (spliced, absent))
+    assert near < 0.1 and near < far

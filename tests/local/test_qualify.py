@@ -74,7 +74,7 @@ def reader(**traits: bool) -> Reader:
 
 def test_who_reads_everything_is_allowed_everything(tmp_path: Path) -> None:
     told: list[str] = []
-    found = qualify(reader(), shops=1, amended=(1, 5), tell=told.append)
+    found = qualify(reader(), shops=3, amended=(1, 5), tell=told.append)
     assert [share(found, name) for name in ("errata followed", "back and forth", "buried", "5 fields amended")] == [
         1.0
     ] * 4
@@ -82,13 +82,21 @@ def test_who_reads_everything_is_allowed_everything(tmp_path: Path) -> None:
     assert not found.allows("selective@8") and not found.allows("stale")
     positions = found.check("positions")
     assert positions is not None and positions.value is not None and positions.value < 1e-3
-    assert "shop 1 of 1" in told[0] and "reference: erratum" in str(found)
+    assert "shop 1 of 3" in told[0] and "reference: erratum" in str(found)
     found.save(tmp_path / "q.json")
     assert Qualification.load(tmp_path / "q.json") == found
 
 
+def test_one_case_is_no_evidence() -> None:
+    found = qualify(reader(), shops=1, amended=())
+    assert share(found, "in place, field before") == 1.0 and not found.allows("in_place")
+    assert "at least 3 must be judged" in str(found)
+    with pytest.raises(UnsupportedModelError, match=r"in place, field before 1\.00 \(1 of 1; at least 3"):
+        found.require("in_place")
+
+
 def test_who_reads_only_the_head_has_another_reference() -> None:
-    found = qualify(reader(reads_errata=False), shops=1, amended=(1,))
+    found = qualify(reader(reads_errata=False), shops=3, amended=(1,))
     assert share(found, "errata followed") == 0 and found.reference == "full"
     assert not found.allows("erratum") and found.allows("in_place") and found.allows("full")
     with pytest.raises(UnsupportedModelError, match="erratum"):
@@ -96,7 +104,7 @@ def test_who_reads_only_the_head_has_another_reference() -> None:
 
 
 def test_who_does_not_take_edits_is_told() -> None:
-    found = qualify(reader(reads_edits=False), shops=1, amended=(1,))
+    found = qualify(reader(reads_edits=False), shops=3, amended=(1,))
     assert found.allows("erratum") and not found.allows("in_place")
 
 

@@ -89,6 +89,66 @@ def test_a_skill_that_does_not_stand_in_the_head_is_refused() -> None:
 
 def test_edges_that_merge_with_what_stands_beside_are_left_to_the_text() -> None:
     assert find_skills([1, 2, 3, 4, 5], [[2, 3, 4]]) == [Found(1, (2, 3, 4))]
-    assert find_skills([1, 9, 3, 4, 8, 5], [[2, 3, 4, 7]]) == [Found(2, (3, 4))]
+    assert find_skills([1, 9, 3, 4, 8, 5], [[2, 3, 4, 7]]) == [Found(2, (2, 3, 4, 7), front=1, back=1)]
     with pytest.raises(OptionsError):
         find_skills([1, 9, 9, 9, 9], [[2, 3, 4]])
+
+
+def test_what_was_compiled_for_just_this_head_is_exact(tmp_path: Path) -> None:
+    model, asked = with_store(tmp_path), [head(SKILL, OTHER), USER]
+    model.skills.compile([OTHER, SKILL], behind=asked)
+    again = with_store(tmp_path)  # another process
+    reply = again.generate(asked, max_tokens=4, skills=[SKILL, OTHER])
+    assert reply.grade == "exact" and reply.cached_tokens > 100
+    torch.testing.assert_close(again.logits(asked), again.logits(asked, cold=True), atol=1e-3, rtol=0)
+    other = again.generate([head(SKILL, OTHER, tier="silver"), USER], max_tokens=2, skills=[SKILL, OTHER])
+    assert other.grade == "exact"  # what differs stands behind them
+    moved = [Message("system", f"Hello. {head(SKILL, OTHER).text}"), USER]
+    assert again.generate(moved, max_tokens=2, skills=[SKILL, OTHER]).grade == "composed"
+    again.check_integrity()
+
+
+def test_exact_up_to_the_first_skill_that_is_not(tmp_path: Path) -> None:
+    model, asked = with_store(tmp_path), [head(SKILL, OTHER), USER]
+    model.skills.compile([SKILL], behind=asked)
+    reply = with_store(tmp_path).generate(asked, max_tokens=4, skills=[SKILL, OTHER])
+    assert isinstance(reply.origin, Composed) and len(reply.origin.parts) == 1
+    files = sorted(tmp_path.iterdir())
+    model.skills.compile([OTHER])  # is there already
+    assert sorted(tmp_path.iterdir()) == files
+
+
+@pytest.mark.parametrize("gone", [0, 1])
+def test_behind_a_skill_whose_file_is_gone_the_others_are_put_in_place_too(tmp_path: Path, gone: int) -> None:
+    asked = [head(SKILL, OTHER), USER]
+    made = with_store(tmp_path / "whole").skills.compile([SKILL, OTHER], behind=asked)
+    store = DiskStore(tmp_path / "rest")
+    ids = with_store(tmp_path / "whole").render_ids(asked)
+    segments = with_store(tmp_path / "whole").segments
+    kept = made[1 - gone]
+    store.save(segments, kept, preamble=ids[: kept.start])
+    model = with_store(tmp_path / "rest")
+    for least in (100, len(ids) - 1):
+        reply = model.generate(asked, max_tokens=2, skills=[SKILL, OTHER])
+        assert isinstance(reply.origin, Composed) and len(reply.origin.parts) == 2 - gone
+        assert reply.cached_tokens >= least
+
+
+def test_a_file_that_is_gone_makes_the_next_answer_composed(tmp_path: Path) -> None:
+    model, asked = with_store(tmp_path), [head(), USER]
+    model.skills.compile([SKILL], behind=asked)
+    assert model.generate(asked, max_tokens=2, skills=[SKILL]).grade == "exact"
+    model.clear_cache()
+    for file in tmp_path.iterdir():
+        file.unlink()
+    assert model.generate(asked, max_tokens=2, skills=[SKILL]).grade == "composed"
+
+
+def test_kept_skills_count_in_the_budget() -> None:
+    model = tiny_model(cache_bytes=96 << 10)
+    held: list[int] = []
+    for text in (SKILL, OTHER, SKILL.upper()):
+        held.append(model.skills.compile([text])[0].nbytes)
+    model.generate([head(), USER], max_tokens=2)
+    model.check_integrity()
+    assert sum(held) > 48 << 10 and model.cache_stats.bytes <= 96 << 10

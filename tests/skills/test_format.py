@@ -176,6 +176,9 @@ def test_a_folder_of_skills_is_read_in_one_order(tmp_path: Path) -> None:
     assert [skill.name for skill in load_skills(tmp_path)] == ["alpha", "mu", "zeta"]
     with pytest.raises(SkillError, match="no such folder"):
         load_skills(tmp_path / "nowhere")
+    with pytest.raises(SkillError, match="'mu' is a skill itself; name the folder above it"):
+        load_skills(tmp_path / "mu")
+    assert load_skills(tmp_path / "notes") == ()
 
 
 def test_without_yaml_the_error_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

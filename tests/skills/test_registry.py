@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,6 +74,25 @@ class Talk:
 
     def head(self) -> str:
         return self.session.plan(self.history).system
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [("skills", "str"), (Path("skills"), type(Path()).__name__), (["skills"], "str"), (Skill("a", "b", "c"), "Skill")],
+)
+def test_what_is_no_skills_is_told_how_a_folder_is_read(given: Any, kind: str) -> None:
+    words = rf"here is a {kind}; a folder is read by SkillRegistry\(load_skills\(folder\)\)"
+    with pytest.raises(SkillError, match=words):
+        SkillRegistry(given)
+    for change in (SkillRegistry().added, SkillRegistry().replaced):
+        with pytest.raises(SkillError, match="a folder is read by"):
+            change("skills")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+
+
+def test_names_that_are_one_text_are_no_list_of_letters() -> None:
+    needs: Any = "terms"
+    with pytest.raises(SkillError, match=r"skill 'a': needs is a str; pass a tuple, needs=\('...',\)"):
+        Skill("a", "b", "c", needs=needs)
 
 
 def test_two_skills_of_one_name_are_an_error() -> None:

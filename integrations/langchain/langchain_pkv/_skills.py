@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from langchain.tools import ToolRuntime
@@ -15,16 +17,30 @@ from langgraph.types import Command
 from langchain_pkv._home import Home, Patch
 from langchain_pkv._ledger import STATE_CHANNEL
 from pkv_agents import (
+    BRIDGE,
     LOAD_SKILL,
     READ_SKILL_FILE,
     Notice,
     SchemaError,
     SkillRegistry,
     Skills,
+    ToolCall,
+    Tools,
     ToolSpec,
     TrackedState,
     answer_skill_call,
     apply_patch,
+    decide_call,
+)
+
+_LOADING = Tools(array=(BRIDGE, LOAD_SKILL))
+
+_log = logging.getLogger("pkv_agents")
+
+UNREADABLE = Notice(
+    "skills_unreadable",
+    mend="see that the function given as skills= returns a SkillRegistry",
+    message="the skills could not be read, so those that are known stay as they are",
 )
 
 SkillSource = SkillRegistry | Callable[[Runtime[Any]], SkillRegistry]
@@ -46,7 +62,7 @@ class SkillDesk:
         if not (isinstance(source, SkillRegistry) or callable(source)):
             raise SchemaError(
                 "skills takes a SkillRegistry, or a function from LangGraph's Runtime to one, "
-                f"not a {type(source).__name__}"
+                f"not {type(source).__name__}: a folder is SkillRegistry(load_skills(folder))"
             )
         if isinstance(source, SkillRegistry):
             Skills.check_at(home.schema, source.field)
@@ -59,12 +75,23 @@ class SkillDesk:
         """The skills that there are for a run."""
         found = self._source if isinstance(self._source, SkillRegistry) else self._source(runtime)
         if not isinstance(found, SkillRegistry):  # pyright: ignore[reportUnnecessaryIsInstance] (untyped callers)
-            raise SchemaError(f"skills: expected a SkillRegistry, not {type(found).__name__}")
+            raise SchemaError(
+                f"skills: expected a SkillRegistry, not {type(found).__name__}; "
+                "let the function return SkillRegistry(load_skills(folder))"
+            )
         return found
 
     def news(self, state: TrackedState, runtime: Any) -> tuple[Patch, tuple[Notice, ...]]:
-        """What brings a thread up to the registry; for a thread without skills, what it begins with."""
-        registry = self.registry(runtime)
+        """What brings a thread up to the registry; for a thread without skills, what it begins with.
+
+        Where the application's function fails, a thread that has skills keeps them, and that is said.
+        """
+        try:
+            registry = self.registry(runtime)
+        except Exception as error:
+            if not any(isinstance(value, Skills) and value != Skills() for _, value in state):
+                raise
+            return {}, (replace(UNREADABLE, message=f"{UNREADABLE.message}: {type(error).__name__}"),)
         skills = Skills.at(state, registry.field)
         if skills == Skills():
             registry.start()  # holds the pinned ones to the budget
@@ -85,7 +112,11 @@ class SkillDesk:
         self, spec: ToolSpec, arguments: Mapping[str, object], runtime: ToolRuntime[Any, Any]
     ) -> ToolMessage | Command[Any]:
         values = cast("Mapping[str, Any]", runtime.state)
-        registry = self.registry(runtime)
+        try:
+            registry = self.registry(runtime)
+        except Exception:  # noqa: BLE001 - the application's; the model goes on without it
+            _log.exception("skills: the application's function failed")
+            return _message(spec, runtime, "The skills cannot be read at present; nothing was done.", is_error=True)
         with self._one_at_a_time:  # tools of one step run in threads, and the application's state may be one object
             state = self._home.read(values, runtime)
             known = _behind(registry, state, _calls_before(values, runtime.tool_call_id))
@@ -94,15 +125,15 @@ class SkillDesk:
             assert answer is not None, "a skill's tool that the core does not know"
             if answer.patch and not self._home.is_graph:
                 self._home.changed(state, answer.patch, runtime)
-        message = ToolMessage(
-            answer.text,
-            name=spec.name,
-            tool_call_id=runtime.tool_call_id or "",
-            status="error" if answer.is_error else "success",
-        )
+        message = _message(spec, runtime, answer.text, is_error=answer.is_error)
         if not answer.patch or not self._home.is_graph:
             return message
         return Command(update={STATE_CHANNEL: dict(answer.patch), "messages": [message]})
+
+
+def _message(spec: ToolSpec, runtime: ToolRuntime[Any, Any], text: str, *, is_error: bool) -> ToolMessage:
+    status = "error" if is_error else "success"
+    return ToolMessage(text, name=spec.name, tool_call_id=runtime.tool_call_id or "", status=status)
 
 
 def as_langchain(spec: ToolSpec, function: Callable[..., Any]) -> BaseTool:
@@ -124,11 +155,8 @@ def _calls_before(values: Mapping[str, Any], call_id: str | None) -> list[Mappin
 def _behind(registry: SkillRegistry, state: TrackedState, calls: Sequence[Mapping[str, Any]]) -> TrackedState:
     """The state when those calls are answered."""
     for call in calls:
-        skills = Skills.at(state, registry.field)
-        answer = answer_skill_call(registry, LOAD_SKILL.name, call["args"], skills) if _loads(call) else None
-        state = apply_patch(state, answer.patch) if answer is not None and answer.patch else state
+        asked = decide_call(_LOADING, ToolCall(call["name"], call["args"])).call  # what a call of the bridge means
+        if asked.name == LOAD_SKILL.name:
+            answer = answer_skill_call(registry, asked.name, asked.arguments, Skills.at(state, registry.field))
+            state = apply_patch(state, answer.patch) if answer is not None and answer.patch else state
     return state
-
-
-def _loads(call: Mapping[str, Any]) -> bool:
-    return call["name"] == LOAD_SKILL.name

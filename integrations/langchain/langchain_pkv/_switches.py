@@ -13,8 +13,9 @@ from typing import Any, cast, get_args, get_origin
 from langchain.agents.middleware.types import ToolCallRequest
 from langchain_core.messages import ToolMessage
 
-from pkv_agents import SchemaError, TrackedState
+from pkv_agents import BRIDGE, LOAD_SKILL, READ_SKILL_FILE, SchemaError, TrackedState
 
+_ASKING = frozenset({LOAD_SKILL.name, READ_SKILL_FILE.name, BRIDGE.name})
 _KINDS = (dict, list, set, frozenset, tuple)
 
 
@@ -50,7 +51,8 @@ def names_off(switches: object, names: Collection[str]) -> frozenset[str]:
     if isinstance(switches, Mapping):
         known = cast("Mapping[str, bool]", switches)
         return frozenset(name for name in names if not known.get(name, True))
-    return frozenset(names) - frozenset(cast("Collection[str]", switches))
+    # Who lists an application's tools that are on does not mean those by which a model asks for the others.
+    return frozenset(names) - frozenset(cast("Collection[str]", switches)) - _ASKING
 
 
 def answer_if_off(switches: object, request: ToolCallRequest) -> ToolMessage | None:

@@ -207,6 +207,11 @@ def shelf_of(field: str | None, late: LateTools | None, home: Home) -> ToolShelf
     Raises:
         SchemaError: Late tools without such a field, or one that is not as it must be.
     """
+    if not (field is None or isinstance(field, str)):  # pyright: ignore[reportUnnecessaryIsInstance] (untyped callers)
+        raise SchemaError(
+            f'tools is the name of the state\'s field of type Tools, tools="tools", not {type(field).__name__}; '
+            "the agent's tools go to create_agent"
+        )
     if field is None and late is not None:
         raise SchemaError('late_tools needs a field of type Tools in the state: name it, tools="tools"')
     return ToolShelf(field, late, home) if field is not None else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -25,6 +26,12 @@ from pkv_agents import (
 SkillSource = SkillRegistry | Callable[[], SkillRegistry]
 """A registry, or a function that returns the one of now: skills may change while a program runs."""
 
+UNREADABLE = Notice(
+    "skills_unreadable",
+    mend="see that the function given as skills= returns a SkillRegistry",
+    message="the skills could not be read, so those that are known stay as they are",
+)
+
 _locks: WeakKeyDictionary[AgentSession[Any], threading.Lock] = WeakKeyDictionary()
 
 
@@ -37,7 +44,10 @@ def check_skills(skills: object) -> None:
     if skills is None or isinstance(skills, SkillRegistry) or (callable(skills) and not isinstance(skills, type)):
         return
     given = skills.__name__ if isinstance(skills, type) else type(skills).__name__
-    raise SkillError(f"skills: a SkillRegistry or a function that returns one is needed, not {given}")
+    raise SkillError(
+        f"skills: a SkillRegistry or a function that returns one is needed, not {given}: "
+        "a folder is SkillRegistry(load_skills(folder))"
+    )
 
 
 def registry_of(skills: SkillSource) -> SkillRegistry:
@@ -50,6 +60,16 @@ def registry_of(skills: SkillSource) -> SkillRegistry:
     if isinstance(found, SkillRegistry):  # pyright: ignore[reportUnnecessaryIsInstance] (untyped callers)
         return found
     raise SkillError(f"skills: the function returned {type(found).__name__}, not a SkillRegistry")
+
+
+def _registry_for(skills: SkillSource, state: TrackedState) -> SkillRegistry | Notice:
+    """The registry of now; what there is to say where a conversation goes on with what it has."""
+    try:
+        return registry_of(skills)
+    except Exception as error:
+        if not any(isinstance(value, Skills) and value != Skills() for _, value in state):
+            raise
+        return replace(UNREADABLE, message=f"{UNREADABLE.message}: {type(error).__name__}")
 
 
 def refresh(session: AgentSession[Any], skills: SkillSource | None) -> tuple[Notice, ...]:
@@ -65,7 +85,9 @@ def refresh(session: AgentSession[Any], skills: SkillSource | None) -> tuple[Not
     if skills is None:
         return ()
     with _lock_of(session):
-        registry = registry_of(skills)
+        registry = _registry_for(skills, session.state)
+        if isinstance(registry, Notice):
+            return (registry,)
         patch, notices = registry.changes_for(session.state)
         if patch:
             try:
@@ -88,8 +110,10 @@ async def arefresh(source: ContextSession[Any], ctx: Context[Any], skills: Skill
     """Bring the state of a workflow's context up to the registry; see `refresh`."""
     if skills is None:
         return ()
-    registry = registry_of(skills)
-    patch, notices = registry.changes_for(await source.get(ctx))
+    registry = _registry_for(skills, state := await source.get(ctx))
+    if isinstance(registry, Notice):
+        return (registry,)
+    patch, notices = registry.changes_for(state)
     if patch:
         await source.update(ctx, lambda state: registry.changes_for(state)[0])
     return notices

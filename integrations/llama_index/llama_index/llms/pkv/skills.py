@@ -16,7 +16,7 @@ from llama_index.llms.pkv._sessions import SessionSource, in_context, resolved
 from llama_index.llms.pkv._skills import SkillSource, aanswered, answered
 from llama_index.llms.pkv._specs import SpecMetadata
 from llama_index.llms.pkv.stateful import StatefulLLM
-from pkv_agents import LOAD_SKILL, READ_SKILL_FILE, SkillError, ToolSpec, canonical_tool
+from pkv_agents import LOAD_SKILL, READ_SKILL_FILE, SessionError, SkillError, ToolSpec, canonical_tool
 
 
 def skill_tools(llm: StatefulLLM) -> list[FunctionTool]:
@@ -33,8 +33,10 @@ def skill_tools(llm: StatefulLLM) -> list[FunctionTool]:
 
     Raises:
         SkillError: The model has no skills.
-        SessionError: The application owns the state, so a load could not be recorded there.
+        SessionError: It is no `StatefulLLM`, or the application owns the state, so a load could not be recorded there.
     """
+    if not isinstance(llm, StatefulLLM):  # pyright: ignore[reportUnnecessaryIsInstance] (untyped callers)
+        raise SessionError(f"llm: a StatefulLLM is needed, not a {type(llm).__name__}")
     skills = llm.skills
     if skills is None:
         raise SkillError("this StatefulLLM has no skills: StatefulLLM(llm, session, skills=registry)")
