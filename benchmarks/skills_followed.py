@@ -39,6 +39,7 @@ from benchmarks._frame import (
 from benchmarks._model import load_model
 from benchmarks._skill_cases import KINDS, SkillCase, SkillKind, draw_skill_case
 from benchmarks._stats import Interval, boot
+from examples.support_agent.models import SKILLS_ADAPTER
 from pkv_agents import Message
 from pkv_agents.local import LocalModel
 
@@ -199,7 +200,7 @@ def row_line(row: Row) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; returns the exit status."""
     options = _parse(arguments)
-    loaded = load_model(options.model, options.adapter, threads=options.threads)
+    loaded = load_model(options.model, options.adapter or SKILLS_ADAPTER, threads=options.threads)
     machine = this_machine(dtype=loaded.identity["dtype"])
     say(f"skills followed: {options.seeds} seeds from {options.first}; {machine}")
     rows: list[Row] = []
@@ -234,7 +235,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--first", type=count, default=0, metavar="N", help="the first of them (default 0)")
     parser.add_argument("--model", type=Path, metavar="DIR", help="a model's folder (default: the embedded model)")
     parser.add_argument(
-        "--adapter", type=Path, metavar="DIR", help="an adapter's folder, or none (default: the shop's)"
+        "--adapter", type=Path, metavar="DIR", help="an adapter's folder, or none (default: the shop's for skills)"
     )
     options = parser.parse_args(arguments)
     if options.quick:

@@ -72,7 +72,7 @@ def _play(
     from .arms import ARMS
     from .console import live, show
     from .embedded import ensure_model, progress_bar
-    from .models import EMBEDDED, choose_model
+    from .models import EMBEDDED, SKILLS_ADAPTER, choose_model
     from .report import write_report
     from .script import script_of
 
@@ -82,6 +82,7 @@ def _play(
         if model == EMBEDDED:
             with progress_bar(errors) as progress:
                 ensure_model(progress)
+            adapter = adapter or (str(SKILLS_ADAPTER) if skills else None)
         with errors.status("loading the model"):
             choice = choose_model(model, adapter=adapter, models=models)
         with live(errors, turns) as on_turn:

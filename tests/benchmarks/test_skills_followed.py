@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from benchmarks._model import Loaded, load_model
 from benchmarks._skill_cases import KINDS, SkillCase, draw_skill_case
 from benchmarks.skills_followed import Row, main, run_case, summarise, summary_text
+from examples.support_agent.models import SKILLS_ADAPTER
 from examples.support_agent.policy import read_field
 from examples.support_agent.schema import SkilledShop
 from examples.support_agent.skill_worlds import HELD_OUT_NAMES, TRAINED_NAMES
@@ -149,7 +150,7 @@ def test_the_file_and_the_table(
 @pytest.mark.timeout(900)
 def test_the_embedded_model_follows_the_new_version(embedded_model: Path) -> None:
     """On the first seeds of the benchmark; `benchmarks/results/skills_followed.json` has all."""
-    engine = load_model(embedded_model, None).engine
+    engine = load_model(embedded_model, SKILLS_ADAPTER).engine
     rows = [run_case(engine, draw_skill_case(seed)) for seed in range(28) if KINDS[seed % len(KINDS)] in KINDS[:5]]
     counted = [row for row in rows if row.clean.right]
     assert len(counted) >= 15

@@ -15,7 +15,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 
 from examples.support_agent import runner
 from examples.support_agent.console import shortened
-from examples.support_agent.models import Choice, choose_model
+from examples.support_agent.models import SKILLS_ADAPTER, Choice, choose_model
 from examples.support_agent.policy import POLICY_FILE, Request, rules_of, shop_rules
 from examples.support_agent.report import render_html
 from examples.support_agent.results import RunResult
@@ -183,7 +183,7 @@ def test_a_model_that_is_not_in_this_process_loads_the_skill_itself() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_embedded_model_goes_by_skills_that_were_loaded_and_replaced(embedded_model: Path) -> None:
-    totals = play(choose_model(), arms=["rewrite_late", "ours"]).totals()
+    totals = play(choose_model(adapter=str(SKILLS_ADAPTER)), arms=["rewrite_late", "ours"]).totals()
     assert (totals["ours"].cached_share_after_first or 0) >= 0.93
     assert totals["rewrite_late"].policy_correct >= len(TURNS) - 2
     assert totals["ours"].policy_correct >= len(TURNS) - 3
