@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks._cases import Answer, Case, Head, Kind, Phrasing
+from benchmarks._cases import Answer, Case, Head, Kind, Phrasing, Talk
 from benchmarks._frame import BenchmarkError
 from examples.support_agent.vocabulary import TOOL_DOCS, ToolDoc
 from pkv_agents import AgentSession, Message, Profile, ToolCall, render_baseline, snapshot, wire
@@ -107,7 +107,7 @@ def openai_tools() -> list[dict[str, object]]:
     return [{"type": "function", "function": _function(doc)} for doc in TOOL_DOCS]
 
 
-def requests_of(case: Case, profile: Profile) -> dict[str, tuple[Message, ...]]:
+def requests_of(case: Talk, profile: Profile) -> dict[str, tuple[Message, ...]]:
     """The exact messages of each arm."""
     history = _history(case)
     system = f"{case.world.policy}\n\n"
@@ -128,7 +128,7 @@ def run_case(engine: LocalModel, case: Case) -> Row:
     engine.clear_cache()
     asked, tools = requests_of(case, engine.profile), openai_tools()
     answer = case.answers()[-1]
-    made = {arm: _decide(engine, asked[arm], tools, answer) for arm in ("ours", "stale", "rewritten")}
+    made = {arm: decide(engine, asked[arm], tools, answer) for arm in ("ours", "stale", "rewritten")}
     requests = case.world.requests
     return Row(
         seed=case.seed,
@@ -139,7 +139,7 @@ def run_case(engine: LocalModel, case: Case) -> Row:
         case=case.digest(),
         turns=len(requests) - 1,
         changes=sum(len(request.patch) - 1 for request in requests),
-        head_tokens=_head_tokens(engine, asked["ours"], tools),
+        head_tokens=head_tokens(engine, asked["ours"], tools),
         tool=answer[0],
         arguments=answer[1],
         **made,
@@ -158,7 +158,7 @@ def _function(doc: ToolDoc) -> dict[str, object]:
     return {"name": doc.name, "description": doc.description, "parameters": parameters}
 
 
-def _history(case: Case) -> list[Message]:
+def _history(case: Talk) -> list[Message]:
     """Users' messages, the right notes and calls, and their results; the question last."""
     messages: list[Message] = []
     turns = zip(case.world.requests, case.notes(), case.answers(), strict=True)
@@ -172,7 +172,7 @@ def _history(case: Case) -> list[Message]:
     return messages[:-2]
 
 
-def _through_session(case: Case, history: Sequence[Message], profile: Profile) -> tuple[Message, ...]:
+def _through_session(case: Talk, history: Sequence[Message], profile: Profile) -> tuple[Message, ...]:
     """What an app sends on its last turn, having planned and committed each turn before it."""
     shop = case.world.shop.model_copy(deep=True)  # a session owns its state
     session = AgentSession(shop, key="parity", instructions=case.world.policy, profile=profile, tag=case.tag)
@@ -188,9 +188,10 @@ def _through_session(case: Case, history: Sequence[Message], profile: Profile) -
     return asked
 
 
-def _decide(
+def decide(
     engine: LocalModel, messages: Sequence[Message], tools: Sequence[Mapping[str, object]], answer: Answer
 ) -> Decision:
+    """What the model decides; `answer` is what would be right."""
     reply = engine.generate(messages, tools=tools, tool_choice="any", preface=PREFACE, max_tokens=MOST_TOKENS)
     if not reply.tool_calls:
         raise BenchmarkError(f"the engine gave no tool call but {reply.text!r}")
@@ -207,7 +208,7 @@ def _decide(
     )
 
 
-def _head_tokens(engine: LocalModel, messages: Sequence[Message], tools: Sequence[Mapping[str, object]]) -> int:
+def head_tokens(engine: LocalModel, messages: Sequence[Message], tools: Sequence[Mapping[str, object]]) -> int:
     """Where two requests part that share all but the first message."""
     ids = [engine.render_ids([messages[0], Message("user", text)], tools) for text in ("1", "x")]
     return next(at for at, (one, other) in enumerate(zip(*ids, strict=False)) if one != other)

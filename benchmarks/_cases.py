@@ -50,25 +50,17 @@ _MONEY = tuple(f"{euros}.{cents}" for euros in range(5, 200, 6) for cents in ("0
 _PIECE = re.compile(r"[A-Za-z]+|\d|[^\w\s]|_")
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Talk:
     """One conversation and the question at its end.
 
     Attributes:
         seed: The number that drew it.
-        head: How long the text before the first message is.
-        phrasing: Whether rules and customers use the words of the training.
-        kind: How the state changes.
-        variant: Which form of that.
         world: Rules, the state at the start, and the turns; the last one is the question.
         tag: The tag of the state blocks.
     """
 
     seed: int
-    head: Head
-    phrasing: Phrasing
-    kind: Kind
-    variant: str
     world: World
     tag: str
 
@@ -80,7 +72,8 @@ class Case:
     @property
     def path(self) -> str:
         """The deciding field."""
-        return field_path(self.world.rules[self.question.topic].field, self.question.order_id)
+        rule = self.world.rules_in(self.states()[-1])[self.question.topic]
+        return field_path(rule.field, self.question.order_id)
 
     def states(self) -> list[Shop]:
         """The state at each turn."""
@@ -98,10 +91,27 @@ class Case:
         """The line before each turn's call, as the policy asks for it: the field that decides, and its value."""
         notes: list[str] = []
         for shop, request in zip(self.states(), self.world.requests, strict=True):
-            name = self.world.rules[request.topic].field
+            name = self.world.rules_in(shop)[request.topic].field
             value = json.dumps(read_field(shop, name, request.order_id))
             notes.append(f"{field_path(name, request.order_id)}: {value}")
         return notes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case(Talk):
+    """One conversation in which fields change.
+
+    Attributes:
+        head: How long the text before the first message is.
+        phrasing: Whether rules and customers use the words of the training.
+        kind: How the state changes.
+        variant: Which form of that.
+    """
+
+    head: Head
+    phrasing: Phrasing
+    kind: Kind
+    variant: str
 
     def stale_answer(self) -> Answer:
         """What the policy would want if nothing had changed since the baseline."""
@@ -126,7 +136,7 @@ def draw_case(seed: int, *, head: Head = "short", phrasing: Phrasing = "trained"
     rng = random.Random(f"parity/{head}/{phrasing}/{seed}")
     kind = KINDS[seed % 4]
     variant = VARIANTS[kind][seed // 4 % 2]
-    tag = "".join(rng.choice(_TAG) for _ in range(4))
+    tag = draw_tag(rng)
     paraphrase = phrasing == "held_out"
     while True:
         world = draw_world(rng, _draw_size(rng, head, paraphrase=paraphrase))
@@ -134,7 +144,13 @@ def draw_case(seed: int, *, head: Head = "short", phrasing: Phrasing = "trained"
             continue
         requests = _Conversation(rng, HELD_OUT, world, paraphrase=paraphrase).draw(kind, variant)
         if requests is not None:
-            return Case(seed, head, phrasing, kind, variant, replace(world, requests=requests), tag)
+            world = replace(world, requests=requests)
+            return Case(seed=seed, head=head, phrasing=phrasing, kind=kind, variant=variant, world=world, tag=tag)
+
+
+def draw_tag(rng: random.Random) -> str:
+    """A random tag for the state blocks."""
+    return "".join(rng.choice(_TAG) for _ in range(4))
 
 
 def _draw_size(rng: random.Random, head: Head, *, paraphrase: bool) -> Size:

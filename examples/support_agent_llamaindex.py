@@ -20,7 +20,7 @@ there and end the turn with their words (`return_direct`). The arms differ in ho
 import asyncio
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, cast
 
@@ -31,17 +31,19 @@ from llama_index.core.workflow.errors import WorkflowRuntimeError  # pyright: ig
 from pydantic import BaseModel, ConfigDict, create_model
 
 from examples.support_agent import __main__ as program
-from examples.support_agent.arms import POLICY, TAG, Arm, head_text
+from examples.support_agent.arms import TAG, Arm, head_text
 from examples.support_agent.models import Choice, foreign_errors
 from examples.support_agent.results import RunResult, TurnRow
+from examples.support_agent.runner import asks_for_skills, is_loading
 from examples.support_agent.runner import run as run_with
-from examples.support_agent.scenario import TURNS, initial_state
-from examples.support_agent.schema import Shop
+from examples.support_agent.scenario import TURNS
+from examples.support_agent.schema import Shop, SkilledShop
+from examples.support_agent.script import POLICY_SCRIPT, Script
 from examples.support_agent.tools import EFFECTS
 from examples.support_agent.turns import turn_row
 from examples.support_agent.vocabulary import TOOL_DOCS, ToolDoc
 from llama_index.llms.pkv import ContextSession, ModelCall, StatefulLLM, StateMemory
-from pkv_agents import ModelError, Notice, Usage, normalise_usage
+from pkv_agents import LOAD_SKILL, ModelError, Notice, SkillRegistry, Usage, answer_skill_call, normalise_usage
 
 _STEPS = 4
 """The most model calls of one turn; a turn that goes well has one."""
@@ -70,6 +72,23 @@ def _tool(doc: ToolDoc, session: ContextSession[Shop]) -> FunctionTool:
 def _without_titles(schema: dict[str, Any]) -> None:
     for entry in schema["properties"].values():
         entry.pop("title", None)
+
+
+def skill_tool(session: ContextSession[Shop], registry: Callable[[], SkillRegistry]) -> FunctionTool:
+    """The tool with which a model loads a skill; its text follows with the next request, so it asks again."""
+
+    async def load(ctx: Context[Any], name: str) -> str:
+        shop = await session.get(ctx)
+        assert isinstance(shop, SkilledShop), "an agent with this tool has skills"
+        answer = answer_skill_call(registry(), LOAD_SKILL.name, {"name": name}, shop.skills)
+        assert answer is not None, "the call is one of ours"
+        await session.update(ctx, answer.patch)
+        return answer.text
+
+    schema: Any = create_model(LOAD_SKILL.name, __base__=_Untitled, name=(str, ...))
+    return FunctionTool.from_defaults(
+        async_fn=load, name=LOAD_SKILL.name, description=LOAD_SKILL.description, fn_schema=schema
+    )
 
 
 class _Untitled(BaseModel):
@@ -110,6 +129,7 @@ class ArmPlayer:
         tag: The tag of the state blocks.
         on_notice: Called with each notice of the library.
         loop: Runs the agent; the clients of hosted models stay on the loop that they began on.
+        script: What is played.
     """
 
     def __init__(
@@ -120,20 +140,27 @@ class ArmPlayer:
         loop: asyncio.Runner,
         tag: str = TAG,
         on_notice: Callable[[Notice], None] = lambda notice: None,
+        script: Script = POLICY_SCRIPT,
     ) -> None:
         self._choice = choice
+        self._script = script
+        self._asks = asks_for_skills(choice, script)
+        self._number = 1
         self._arm: Arm = arm
         self._tag = tag
         self._loop = loop
         self._planned: list[ModelCall] = []
         self._before: Shop | None = None
-        instructions = POLICY if arm == "ours" else ""
-        self.session = ContextSession(
-            Shop, initial=initial_state(), instructions=instructions, tag=tag, on_notice=on_notice
+        instructions, initial = script.instructions if arm == "ours" else "", script.initial()
+        self.session: ContextSession[Shop] = ContextSession(
+            type(initial), initial=initial, instructions=instructions, tag=tag, on_notice=on_notice
         )
         llm = choice.for_arm(arm)
         asked = StatefulLLM(llm, self.session, on_call=self._planned.append) if arm == "ours" else llm
-        self.agent: Any = FunctionAgent(llm=asked, tools=[*shop_tools(self.session)], initial_tool_choice="required")
+        tools = shop_tools(self.session)
+        if self._asks:
+            tools.append(skill_tool(self.session, lambda: script.registry(self._number)))
+        self.agent: Any = FunctionAgent(llm=asked, tools=[*tools], initial_tool_choice="required")
         self.context: Context[Any] = Context(self.agent)
 
     def play(self, number: int) -> TurnRow:
@@ -142,11 +169,14 @@ class ArmPlayer:
             return self._loop.run(self._play(number))
 
     async def _play(self, number: int) -> TurnRow:
-        turn = TURNS[number - 1]
+        turn, script = TURNS[number - 1], self._script
+        self._number = number
         self._planned.clear()
-        shop = await self.session.update(self.context, turn.outside)
+        before = self._before or script.initial()
+        patch = script.news(number, before, loads=not self._asks)
+        shop = await self.session.update(self.context, patch)
         if self._arm in ("rewrite", "rewrite_late") or (number == 1 and self._arm == "stale"):
-            self.agent.system_prompt = head_text(shop, self._arm, self._tag)
+            self.agent.system_prompt = head_text(shop, self._arm, self._tag, instructions=script.instructions)
         timer = Timer()
         handler = self.agent.run(turn.text, ctx=self.context, memory=StateMemory(), max_iterations=_STEPS)
         async for event in handler.stream_events():
@@ -156,7 +186,9 @@ class ArmPlayer:
         except WorkflowRuntimeError as error:
             raise ModelError(f"turn {number}: the model called no tool that the shop has, again and again") from error
         await self._say_once()
-        return self._row(number, shop, timer)
+        if self._asks:  # what the model loaded before it decided is part of the state in which it decided
+            shop = shop.model_copy(update={"skills": getattr(await self.session.get(self.context), "skills", None)})
+        return self._row(number, shop, timer, script.shown(patch, before))
 
     async def _say_once(self) -> None:
         """A tool's words end the turn, and the agent adds them again, as an answer of the model's: they are not."""
@@ -166,13 +198,15 @@ class ArmPlayer:
             memory.set(kept[:-1])
             await self.context.store.set("memory", memory)
 
-    def _row(self, number: int, shop: Shop, timer: Timer) -> TurnRow:
-        first, before = timer.answers[0], self._before
+    def _row(self, number: int, shop: Shop, timer: Timer, outside: Mapping[str, str]) -> TurnRow:
+        answers, before = timer.answers, self._before
+        first = next((one for one in answers if not is_loading(call.tool_name for call in one.tool_calls)), answers[0])
         self._before = shop
         return turn_row(
             TURNS[number - 1],
             number=number,
             arm=self._arm,
+            outside=outside,
             shop=shop,
             before=before,
             errata=[call.plan.erratum.text for call in self._planned if call.plan.erratum],

@@ -1,6 +1,7 @@
 r"""Minimal edits: how a long text or a list can be told by what changed in it.
 
     notes: replace "in transit since Monday" with "delivered"
+    rules: replace "- A late parcel: call `track`." with "- A late parcel: call `refund`."
     todos: remove at 3 ("old"); insert at 0 "buy milk"
     items: insert at 0 {price: 1.0, tags: ["a"]}; now items[0] to items[7]
 
@@ -21,7 +22,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 MIN_WHOLE = 200
-"""What is shorter than so many characters is told whole."""
+"""What is shorter than so many characters is told whole: a value, and a line of a text in which something changed."""
 WORTH = 0.6
 """An edit must be shorter than this share of the whole; otherwise the whole, which nobody can misread, is told.
 
@@ -30,6 +31,7 @@ and 0.08 at 1000; where less than 0.4 is saved, the text is short, so little is 
 """
 MAX_PARTS = 8
 _MIN_OLD = 12
+_BREAK = "\\n"
 _ECHO = 60
 
 # Words with the spaces after them; line breaks; letters of scripts that write no spaces. No cut splits an escape.
@@ -151,7 +153,7 @@ def _occurs_once(text: str, part: str) -> bool:
 def _replacements(old: str, new: str) -> list[tuple[str, str]] | None:
     """Pairs of old and new parts; each old one occurs once in the old text, and none is empty."""
     was, now = _TOKEN.findall(old), _TOKEN.findall(new)
-    places = _joined(hunks(was, now))
+    places = _joined(_in_lines(was, now, hunks(was, now)))
     at = 0
     made: list[tuple[str, str]] = []
     while at < len(places):
@@ -170,6 +172,23 @@ def _replacements(old: str, new: str) -> list[tuple[str, str]] | None:
             (a, _, c, _), (_, b, _, d) = places[at], places[at + 1]
             places[at : at + 2] = [(a, b, c, d)]
             del made[at:]
+    return made
+
+
+def _in_lines(was: Sequence[str], now: Sequence[str], places: list[Hunk]) -> list[Hunk]:
+    """Hunks with the rest of their lines, where those are short: a line is what a reader understands by itself.
+
+    "call `hold_order`" is half a rule; which request it is about stands at the line's other end.
+    """
+    made: list[Hunk] = []
+    for at, (a, b, c, d) in enumerate(places):
+        low = places[at - 1][1] if at else 0
+        high = places[at + 1][0] if at + 1 < len(places) else len(was)
+        left = next((n for n in range(a - low) if was[a - n - 1].startswith(_BREAK)), a - low)
+        right = next((n for n in range(high - b) if was[b + n].startswith(_BREAK)), high - b)
+        whole = (a - left, b + right, c - left, d + right)
+        lines = "".join((*was[whole[0] : whole[1]], _BREAK, *now[whole[2] : whole[3]])).split(_BREAK)
+        made.append(whole if max(map(len, lines)) <= MIN_WHOLE else (a, b, c, d))
     return made
 
 

@@ -31,6 +31,7 @@ def main(
     ] = None,
     plots: Annotated[bool, typer.Option(help="Draw plots into the report.")] = True,
     framework: Annotated[str, typer.Option(help=f"Whose agent plays: {' or '.join(FRAMEWORKS)}.")] = FRAMEWORKS[0],
+    skills: Annotated[bool, typer.Option("--skills", help="Put the rules into skills: loaded late, replaced.")] = False,
 ) -> None:
     """Play a scripted conversation with a support agent, four ways, and report what was cached and decided.
 
@@ -47,7 +48,8 @@ def main(
     if framework not in FRAMEWORKS:
         _fail(errors, f"unknown framework {framework!r}; there are {', '.join(FRAMEWORKS)}", code=2)
     try:
-        _play(errors, framework, model, adapter, chosen, turns, html, json or html.with_suffix(".json"), plots)
+        files = html, json or html.with_suffix(".json")
+        _play(errors, framework, model, adapter, chosen, turns, files, plots=plots, skills=skills)
     except KeyboardInterrupt:
         _fail(errors, "interrupted; no report was written", code=130)
 
@@ -59,9 +61,10 @@ def _play(
     adapter: str | None,
     arms: list[str],
     turns: int,
-    html: Path,
-    json_file: Path,
+    files: tuple[Path, Path],
+    *,
     plots: bool,
+    skills: bool,
 ) -> None:
     # Imported here: `--help` and a wrong option answer at once, without torch.
     from pkv_agents import PkvError
@@ -69,18 +72,23 @@ def _play(
     from .arms import ARMS
     from .console import live, show
     from .embedded import ensure_model, progress_bar
-    from .models import EMBEDDED, choose_model
+    from .models import EMBEDDED, SKILLS_ADAPTER, choose_model
     from .report import write_report
+    from .script import script_of
 
+    html, json_file = files
     run, models = _parts_of(framework)
     try:
         if model == EMBEDDED:
             with progress_bar(errors) as progress:
                 ensure_model(progress)
+            adapter = adapter or (str(SKILLS_ADAPTER) if skills else None)
         with errors.status("loading the model"):
             choice = choose_model(model, adapter=adapter, models=models)
         with live(errors, turns) as on_turn:
-            result = run(choice, arms=[arm for arm in ARMS if arm in arms], turns=turns, on_turn=on_turn)
+            script = script_of("skills" if skills else "policy")
+            played = [arm for arm in ARMS if arm in arms]
+            result = run(choice, arms=played, turns=turns, on_turn=on_turn, script=script)
         write_report(result, html=html, json_file=json_file, plots=plots)
     except PkvError as error:
         _fail(errors, str(error), code=1)

@@ -24,17 +24,17 @@ from langchain_core.messages import SystemMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_pkv import ModelCall, StateMiddleware
-from pkv_agents import Notice, Snapshot, apply_patch, render_baseline, snapshot
+from pkv_agents import Notice, SkillRegistry, apply_patch, render_baseline, snapshot
 
-from .policy import POLICY_FILE
-from .schema import Shop
-from .tools import shop_tools
+from .schema import Shop, all_plain, read_shop
+from .script import POLICY_SCRIPT, Script
+from .tools import shop_tools, skill_tool
 
 Arm = Literal["rewrite", "rewrite_late", "ours", "stale"]
 ARMS: tuple[Arm, ...] = get_args(Arm)
 ORACLE: Arm = "rewrite_late"
 
-POLICY = POLICY_FILE.read_text(encoding="utf-8").strip()
+POLICY = POLICY_SCRIPT.instructions
 TAG = "k7f3"
 """The tag of the state blocks, fixed so that a run can be repeated. An application leaves it out: random then."""
 
@@ -47,6 +47,8 @@ def build_agent(
     tag: str = TAG,
     on_call: Callable[[ModelCall], None] | None = None,
     on_notice: Callable[[Notice], None] | None = None,
+    script: Script = POLICY_SCRIPT,
+    registry: Callable[[], SkillRegistry] | None = None,
 ) -> Any:
     """The support agent.
 
@@ -57,18 +59,22 @@ def build_agent(
         tag: The tag of the state blocks.
         on_call: Called with each planned model call (`ours` only).
         on_notice: Called with each notice (`ours` only).
+        script: What is played.
+        registry: Gives the skills of the moment, for an agent that loads them itself.
     """
+    schema, instructions = type(script.initial()), script.instructions
     informer = (
-        StateMiddleware(Shop, instructions=POLICY, tag=tag, on_call=on_call, on_notice=on_notice)
+        StateMiddleware(schema, instructions=instructions, tag=tag, on_call=on_call, on_notice=on_notice)
         if arm == "ours"
-        else RenderedHead(arm, tag)
+        else RenderedHead(arm, tag, instructions)
     )
-    return create_agent(llm, shop_tools(), middleware=[watch, informer], checkpointer=InMemorySaver())
+    tools = [*shop_tools(), *([skill_tool(registry)] if registry else [])]
+    return create_agent(llm, tools, middleware=[watch, informer], checkpointer=InMemorySaver())
 
 
 def merge_state(old: dict[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
     """The reducer of the arms that have no `StateMiddleware`: the whole state first, patches by path later."""
-    shop = apply_patch(Shop.model_validate(old), update) if old else Shop.model_validate(update)
+    shop = apply_patch(read_shop(old), update) if old else read_shop(update)
     return shop.model_dump(mode="json")
 
 
@@ -84,13 +90,15 @@ class RenderedHead(AgentMiddleware[Any, Any, Any]):
     Args:
         arm: Where the state stands and whether it is rendered again.
         tag: The tag of the state block.
+        instructions: What stands before it.
     """
 
     state_schema = ShopState
     tools = ()
 
-    def __init__(self, arm: Arm, tag: str) -> None:
+    def __init__(self, arm: Arm, tag: str, instructions: str) -> None:
         super().__init__()
+        self._instructions = instructions
         self._arm: Arm = arm
         self._tag = tag
         self._first: SystemMessage | None = None
@@ -99,17 +107,17 @@ class RenderedHead(AgentMiddleware[Any, Any, Any]):
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
         """Put the head in front of the conversation."""
-        shop = Shop.model_validate(cast("Mapping[str, Any]", request.state)["pkv_state"])
-        head = SystemMessage(head_text(shop, self._arm, self._tag))
+        shop = read_shop(cast("Mapping[str, Any]", request.state)["pkv_state"])
+        head = SystemMessage(head_text(shop, self._arm, self._tag, instructions=self._instructions))
         self._first = self._first or head
         return handler(request.override(system_message=self._first if self._arm == "stale" else head))
 
 
-def head_text(shop: Shop, arm: Arm, tag: str = TAG) -> str:
+def head_text(shop: Shop, arm: Arm, tag: str = TAG, *, instructions: str = POLICY) -> str:
     """The system text of the arms that render it: every field is a plain one here, the clock too."""
-    block = render_baseline(Snapshot(snapshot(shop).leaves), tag=tag)
-    opening, _, rest = POLICY.partition("\n\n")
-    return "\n\n".join([opening, block, rest] if arm == "rewrite" else [POLICY, block])
+    block = render_baseline(all_plain(snapshot(shop)), tag=tag)
+    opening, _, rest = instructions.partition("\n\n")
+    return "\n\n".join([opening, block, rest] if arm == "rewrite" else [instructions, block])
 
 
 __all__ = ["ARMS", "ORACLE", "POLICY", "TAG", "Arm", "build_agent", "head_text"]

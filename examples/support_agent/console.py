@@ -15,6 +15,7 @@ from .arms import ORACLE, Arm
 from .results import RunResult, Totals, TurnRow
 
 NOT_REPORTED = "not reported"
+_LONG = 160
 TTFT_NAMES = {
     "engine": "first token",
     "stream": "first token (streamed)",
@@ -54,7 +55,8 @@ def show(console: Console, result: RunResult) -> None:
     console.print(_totals(result))
     console.print(f"policy: right by the shop's policy; oracle: decided as {ORACLE}", style="dim", highlight=False)
     about = "about " if result.tokens_are_estimates else ""
-    what = f"model: {result.model}; agent: {result.framework}; head: {about}{result.head_tokens} tokens"
+    rules = "; rules: in skills" if result.script == "skills" else ""
+    what = f"model: {result.model}; agent: {result.framework}{rules}; head: {about}{result.head_tokens} tokens"
     console.print(what, highlight=False, soft_wrap=True)
     for notice in result.notices:
         console.print(Text(f"notice: {notice}", style="yellow"), soft_wrap=True)
@@ -65,7 +67,7 @@ def _turn(rows: list[TurnRow], ttft_source: str) -> Iterator[RenderableType]:
     if changed := changes(rows):
         yield Padding(Text(f"changed: {changed}", style="cyan"), (0, 0, 0, 3))
     if told := next((row for row in rows if row.erratum), None):
-        lines = (told.erratum or "").split("\n")[1:-1]
+        lines = [shortened(line) for line in (told.erratum or "").split("\n")[1:-1]]
         yield Padding(Text(f"erratum: {'; '.join(lines)} ({told.appended_tokens} tokens)", style="blue"), (0, 0, 0, 3))
     table = Table(box=None, padding=(0, 1), collapse_padding=True, pad_edge=False, header_style="dim")
     table.add_column("   ", no_wrap=True)
@@ -124,12 +126,17 @@ def changes(rows: list[TurnRow]) -> str:
     for row in rows:
         for path, text in row.changed.items():
             if path not in row.outside:
-                tools.setdefault(f"{path} = {text.strip(chr(34))}", []).append(row.arm)
+                tools.setdefault(f"{path} = {shortened(text).strip(chr(34))}", []).append(row.arm)
     by_tools = [
         f"{change} (by a tool{'' if len(arms) == len(rows) else ', ' + ', '.join(arms)})"
         for change, arms in tools.items()
     ]
     return "; ".join([*outside, *by_tools])
+
+
+def shortened(line: str) -> str:
+    """A line of the state without the middle of a long text; the report has it whole."""
+    return line if len(line) <= _LONG else f"{line[:_LONG]} ... ({len(line):,} characters)"
 
 
 def count(value: int | None) -> str:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 EMBEDDED = "embedded"
 ADAPTER = Path(__file__).with_name("adapter")
+SKILLS_ADAPTER = Path(__file__).with_name("adapter_skills")
+"""The same shop's, trained further on rules that are skills and come in updates."""
 NO_ADAPTER = "none"
 
 _LOCAL_TOKENS = 80
@@ -268,4 +270,14 @@ def _first_line(error: BaseException) -> str:
     return lines[0].rstrip() if lines else type(error).__name__
 
 
-__all__ = ["ADAPTER", "EMBEDDED", "NO_ADAPTER", "Choice", "Models", "check_adapter", "choose_model", "foreign_errors"]
+__all__ = [
+    "ADAPTER",
+    "EMBEDDED",
+    "NO_ADAPTER",
+    "SKILLS_ADAPTER",
+    "Choice",
+    "Models",
+    "check_adapter",
+    "choose_model",
+    "foreign_errors",
+]

@@ -6,8 +6,9 @@ The text is the truth (`policy.md`); the rules are read from it, so that what is
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from .schema import Shop
@@ -44,7 +45,7 @@ class Request:
         town: The town in an address change.
     """
 
-    patch: dict[str, str]
+    patch: Mapping[str, object]
     topic: str
     order_id: str
     text: str
@@ -60,7 +61,7 @@ class Section:
     topic: str | None = field(default=None)
 
 
-def decide(rules: dict[str, Rule], shop: Shop, request: Request) -> tuple[str, dict[str, str]]:
+def decide(rules: Mapping[str, Rule], shop: Shop, request: Request) -> tuple[str, dict[str, str]]:
     """The tool and its arguments that `rules` want for `request` in the state `shop`."""
     rule = rules[request.topic]
     tool = rule.tool(read_field(shop, rule.field, request.order_id))
@@ -104,8 +105,14 @@ def shop_sections() -> tuple[str, tuple[Section, ...]]:
 @cache
 def shop_rules() -> dict[str, Rule]:
     """The rules of the shop's own policy, read from its text."""
+    return dict(rules_of(POLICY_FILE.read_text(encoding="utf-8")))
+
+
+@lru_cache(maxsize=512)
+def rules_of(text: str) -> Mapping[str, Rule]:
+    """The rules that stand in a text, by topic."""
     found: dict[str, list[tuple[str, str, str]]] = {}
-    for match in _LINE.finditer(POLICY_FILE.read_text(encoding="utf-8")):
+    for match in _LINE.finditer(text):
         name = next(name for name, words in FIELDS.items() if words == match["field"])
         found.setdefault(match["topic"], []).append((name, match["value"], match["tool"]))
     return {

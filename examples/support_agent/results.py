@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from .arms import ORACLE, Arm
+from .script import ScriptName
 
 JSON_FORMAT = 1
 
@@ -115,6 +116,7 @@ class RunResult:
 
     Attributes:
         model: The model's name.
+        script: What was played.
         framework: The agent's framework.
         adapter: The adapter's folder, or None.
         ttft_source: `engine`, `stream` or `call`.
@@ -129,6 +131,7 @@ class RunResult:
     """
 
     model: str
+    script: ScriptName
     framework: str
     adapter: str | None
     ttft_source: str
@@ -159,6 +162,7 @@ class RunResult:
         return {
             "format": JSON_FORMAT,
             "model": self.model,
+            "script": self.script,
             "framework": self.framework,
             "adapter": self.adapter,
             "head_tokens": self.head_tokens,

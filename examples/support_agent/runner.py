@@ -9,7 +9,7 @@ model call is made, so "right by the policy" is asked of the very state of that 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import metadata
@@ -22,13 +22,14 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langgraph.errors import GraphRecursionError
 
 from langchain_pkv import ModelCall
-from pkv_agents import ModelError, Notice, Usage, apply_patch, normalise_usage
+from pkv_agents import LOAD_SKILL, ModelError, Notice, Usage, apply_patch, normalise_usage
 
 from .arms import ARMS, TAG, Arm, build_agent, head_text
 from .models import Choice, foreign_errors
 from .results import RunResult, TurnRow, with_agreement
-from .scenario import TURNS, Turn, initial_state
-from .schema import Shop
+from .scenario import TURNS, Turn
+from .schema import Shop, read_shop
+from .script import POLICY_SCRIPT, Script
 from .training.rows import tools_block
 from .turns import turn_row
 
@@ -68,7 +69,7 @@ class Watch(AgentMiddleware[Any, Any, Any]):
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
         """Force a call and take the time."""
-        shop = Shop.model_validate(cast("Mapping[str, Any]", request.state)["pkv_state"])
+        shop = read_shop(cast("Mapping[str, Any]", request.state)["pkv_state"])
         started = time.perf_counter()
         response = handler(request.override(tool_choice="any"))
         seconds = time.perf_counter() - started
@@ -108,7 +109,9 @@ class Player(Protocol):
 class MakePlayer(Protocol):
     """Makes the player of an arm."""
 
-    def __call__(self, choice: Choice, arm: Arm, *, tag: str, on_notice: Callable[[Notice], None]) -> Player: ...
+    def __call__(
+        self, choice: Choice, arm: Arm, *, tag: str, on_notice: Callable[[Notice], None], script: Script
+    ) -> Player: ...
 
 
 def run(
@@ -120,6 +123,7 @@ def run(
     on_turn: Callable[[Arm, TurnRow | None], None] = lambda arm, row: None,
     player: MakePlayer | None = None,
     framework: str = "LangChain",
+    script: Script = POLICY_SCRIPT,
 ) -> RunResult:
     """Play the conversation in each arm.
 
@@ -131,6 +135,7 @@ def run(
         on_turn: Called with None when an arm begins and with each turn's row.
         player: Makes the player of an arm; LangChain's by default.
         framework: What reports call the agent's framework.
+        script: What is played.
 
     Raises:
         ModelError: If the model fails; nothing was written.
@@ -141,16 +146,18 @@ def run(
     notices: list[Notice] = []
     for arm in arms:
         on_turn(arm, None)
-        playing = make(choice, arm, tag=tag, on_notice=notices.append)
+        playing = make(choice, arm, tag=tag, on_notice=notices.append, script=script)
         for number in range(1, turns + 1):
             rows.append(playing.play(number))
             on_turn(arm, rows[-1])
+    head = head_text(script.initial(), "rewrite_late", tag, instructions=script.instructions)
     return RunResult(
         model=choice.name,
+        script=script.name,
         framework=framework,
         adapter=choice.adapter,
         ttft_source=choice.ttft,
-        head_tokens=choice.count(f"{tools_block()}\n\n{head_text(initial_state(), 'rewrite_late', tag)}"),
+        head_tokens=choice.count(f"{tools_block()}\n\n{head}"),
         tokens_are_estimates=not choice.counts_exactly,
         started=started.isoformat(timespec="seconds"),
         seconds=time.perf_counter() - clock,
@@ -169,12 +176,21 @@ class ArmPlayer:
         arm: How it is kept informed.
         tag: The tag of the state blocks.
         on_notice: Called with each notice of the library.
+        script: What is played.
     """
 
     def __init__(
-        self, choice: Choice, arm: Arm, *, tag: str = TAG, on_notice: Callable[[Notice], None] | None = None
+        self,
+        choice: Choice,
+        arm: Arm,
+        *,
+        tag: str = TAG,
+        on_notice: Callable[[Notice], None] | None = None,
+        script: Script = POLICY_SCRIPT,
     ) -> None:
         self._choice = choice
+        self._script = script
+        self._number = 1
         self._arm: Arm = arm
         self._watch = Watch()
         self._first_token = FirstToken()
@@ -187,6 +203,8 @@ class ArmPlayer:
             tag=tag,
             on_call=self._planned.append,
             on_notice=on_notice,
+            script=script,
+            registry=(lambda: script.registry(self._number)) if asks_for_skills(choice, script) else None,
         )
         self.config: dict[str, Any] = {
             "configurable": {"thread_id": arm},
@@ -196,26 +214,34 @@ class ArmPlayer:
 
     def play(self, number: int) -> TurnRow:
         """Play turn `number` of the script; turns come in order, from 1."""
-        turn = TURNS[number - 1]
+        turn, script = TURNS[number - 1], self._script
+        self._number = number
         self._watch.calls.clear()
         self._planned.clear()
-        news: Mapping[str, Any] = turn.outside
+        before = self._before or script.initial()
+        patch = script.news(number, before, loads=not asks_for_skills(self._choice, script))
+        news: Mapping[str, Any] = patch
         if number == 1:  # the thread's first input carries the whole state, later ones what changed
-            news = apply_patch(initial_state(), turn.outside).model_dump(mode="json")
+            news = apply_patch(before, patch).model_dump(mode="json")
         try:
             with foreign_errors():
                 self.agent.invoke({"messages": [("user", turn.text)], "pkv_state": news}, self.config)
         except GraphRecursionError as error:
             raise ModelError(f"turn {number}: the model called no tool that the shop has, again and again") from error
-        return self._row(number, turn)
+        return self._row(number, turn, script.shown(patch, before))
 
-    def _row(self, number: int, turn: Turn) -> TurnRow:
-        seen, before = self._watch.calls[0], self._before
+    def _row(self, number: int, turn: Turn, outside: Mapping[str, str]) -> TurnRow:
+        calls = self._watch.calls
+        seen = next(
+            (call for call in calls if not is_loading(name["name"] for name in call.answer.tool_calls)), calls[0]
+        )
+        before = self._before
         self._before = seen.shop
         return turn_row(
             turn,
             number=number,
             arm=self._arm,
+            outside=outside,
             shop=seen.shop,
             before=before,
             errata=[call.plan.erratum.text for call in self._planned if call.plan.erratum],
@@ -235,6 +261,16 @@ class ArmPlayer:
         return self._first_token.seconds if self._choice.ttft == "stream" else seen.seconds
 
 
+def asks_for_skills(choice: Choice, script: Script) -> bool:
+    """Whether the model loads skills by a tool of its own; one in this process is taken to be too small for that."""
+    return bool(script.loads) and choice.ttft != "engine"
+
+
+def is_loading(names: Iterable[str]) -> bool:
+    """Whether an answer's calls load skills and do nothing else."""
+    return set(names) == {LOAD_SKILL.name}
+
+
 def versions() -> dict[str, str]:
     """The versions of what decides a run's numbers."""
     found = {"python": python_version()}
@@ -246,4 +282,4 @@ def versions() -> dict[str, str]:
     return found
 
 
-__all__ = ["ArmPlayer", "FirstToken", "Player", "Watch", "run", "versions"]
+__all__ = ["ArmPlayer", "FirstToken", "Player", "Watch", "asks_for_skills", "is_loading", "run", "versions"]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel
 
-from pkv_agents import Tracked, TrackedState, Volatile
+from pkv_agents import Skills, Snapshot, Tracked, TrackedState, Volatile
 
 
 class Customer(BaseModel):
@@ -47,3 +49,19 @@ class Shop(TrackedState):
     account: Account
     orders: Annotated[list[Order], Tracked(key="id")]
     now: Annotated[datetime, Volatile(resolution=timedelta(minutes=30))]
+
+
+class SkilledShop(Shop):
+    """The same of an agent whose rules are skills: what is loaded of them is part of the state."""
+
+    skills: Skills = Skills()
+
+
+def read_shop(data: Mapping[str, Any]) -> Shop:
+    """The state from plain data, with its skills if it has any."""
+    return (SkilledShop if "skills" in data else Shop).model_validate(data)
+
+
+def all_plain(view: Snapshot) -> Snapshot:
+    """A view of the state in which the clock is a field like any other, as people who rewrite their heads show it."""
+    return replace(view, meta={path: meta for path, meta in view.meta.items() if not meta.volatile})

@@ -15,7 +15,9 @@ from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.types import Command
 
-from .schema import Shop
+from pkv_agents import LOAD_SKILL, SkillRegistry, answer_skill_call
+
+from .schema import Shop, SkilledShop, read_shop
 from .vocabulary import TOOL_DOCS, ToolDoc
 
 CREDIT = Decimal("10.00")
@@ -67,7 +69,7 @@ def _tool(doc: ToolDoc) -> BaseTool:
 
 
 def _run(doc: ToolDoc, runtime: ToolRuntime[Any, Any], order_id: str, town: str = "") -> Command[Any]:
-    shop = Shop.model_validate(runtime.state["pkv_state"])
+    shop = read_shop(runtime.state["pkv_state"])
     if all(order.id != order_id for order in shop.orders):
         words, patch, status = f"There is no order {order_id}.", {}, "error"
     else:
@@ -77,4 +79,22 @@ def _run(doc: ToolDoc, runtime: ToolRuntime[Any, Any], order_id: str, town: str 
     return Command(update={"pkv_state": patch, "messages": [message]})
 
 
-__all__ = ["EFFECTS", "shop_tools"]
+def skill_tool(registry: Callable[[], SkillRegistry]) -> BaseTool:
+    """The tool with which a model loads a skill; its text follows with the next request, so it asks again.
+
+    Args:
+        registry: Gives the skills of the moment.
+    """
+
+    def load(name: str, runtime: ToolRuntime[Any, Any]) -> Command[Any]:
+        shop = read_shop(runtime.state["pkv_state"])
+        assert isinstance(shop, SkilledShop), "an agent with this tool has skills"
+        answer = answer_skill_call(registry(), LOAD_SKILL.name, {"name": name}, shop.skills)
+        assert answer is not None, "the call is one of ours"
+        message = ToolMessage(answer.text, name=LOAD_SKILL.name, tool_call_id=runtime.tool_call_id)
+        return Command(update={"pkv_state": answer.patch, "messages": [message]})
+
+    return StructuredTool.from_function(load, name=LOAD_SKILL.name, description=LOAD_SKILL.description)
+
+
+__all__ = ["EFFECTS", "shop_tools", "skill_tool"]

@@ -11,13 +11,15 @@ from .arms import Arm
 from .policy import Request, decide, shop_rules
 from .results import Decision, TurnRow
 from .scenario import Turn
-from .schema import Shop
+from .schema import Shop, SkilledShop
+from .worlds import skill_rules
 
 
 def expected_decision(shop: Shop, turn: Turn) -> Decision:
     """What the policy wants in this state. A value that no rule names, "on hold" say, is a case for a person."""
+    rules = skill_rules(shop) if isinstance(shop, SkilledShop) else shop_rules()
     try:
-        return Decision(*decide(shop_rules(), shop, Request({}, turn.topic, turn.order_id, turn.text, turn.town)))
+        return Decision(*decide(rules, shop, Request({}, turn.topic, turn.order_id, turn.text, turn.town)))
     except KeyError:
         return Decision("escalate_case", {"order_id": turn.order_id})
 
@@ -27,6 +29,7 @@ def turn_row(
     *,
     number: int,
     arm: Arm,
+    outside: Mapping[str, str],
     shop: Shop,
     before: Shop | None,
     errata: Sequence[str],
@@ -43,6 +46,7 @@ def turn_row(
         turn: The script's.
         number: Which turn it is, from 1.
         arm: How the model was kept informed.
+        outside: What changed since the turn before without the agent's doing, in a word or two each.
         shop: The state in which it decided.
         before: The one of the turn before.
         errata: What was appended to tell it.
@@ -59,7 +63,7 @@ def turn_row(
         turn=number,
         arm=arm,
         request=turn.text,
-        outside=dict(turn.outside),
+        outside=dict(outside),
         changed=_changed(before, shop),
         erratum="\n".join(errata) or None,
         appended_tokens=sum(map(count, errata)),

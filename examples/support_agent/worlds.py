@@ -8,29 +8,43 @@ is in neither.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 
 from pkv_agents import apply_patch
 
-from .policy import Request, Rule, decide, field_path, read_field, rule_lines, shop_sections
-from .schema import Account, Customer, Order, Shop
+from .policy import Request, Rule, decide, field_path, read_field, rule_lines, rules_of, shop_sections
+from .schema import Account, Customer, Order, Shop, SkilledShop
 from .vocabulary import FIELDS, GENERAL_TOOLS, TOPICS, TRAINED, Topic, Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """A policy with its rules, the state at the start, and the turns."""
+    """A policy with its rules, the state at the start, and the turns.
+
+    Attributes:
+        policy: The text of the instructions.
+        rules: The rules in it, by topic.
+        shop: The state at the start.
+        requests: The turns.
+        values: The values that each deciding field can have.
+    """
 
     policy: str
     rules: dict[str, Rule]
     shop: Shop
     requests: tuple[Request, ...]
+    values: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+
+    def rules_in(self, shop: Shop) -> Mapping[str, Rule]:
+        """The rules in force in a state: the policy's own, and those of the skills that are loaded."""
+        return self.rules | skill_rules(shop) if isinstance(shop, SkilledShop) else self.rules
 
     def answer(self, shop: Shop, request: Request) -> tuple[str, dict[str, str]]:
-        """The tool and its arguments that the policy wants in this state."""
-        return decide(self.rules, shop, request)
+        """The tool and its arguments that the rules in force want in this state."""
+        return decide(self.rules_in(shop), shop, request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +66,19 @@ def draw_world(rng: random.Random, size: Size) -> World:
     """A random world of the given size."""
     values = {name: _distinct(rng, size.vocabulary.values[name], rng.choice((3, 3, 4))) for name in FIELDS}
     topics = rng.sample(TOPICS, size.topics)
-    rules = {topic.name: _draw_rule(rng, topic, values) for topic in topics}
+    rules = {topic.name: draw_rule(rng, topic, values) for topic in topics}
     shop = _draw_shop(rng, size, values)
     requests = _draw_requests(rng, size, topics, rules, values, shop)
-    return World(_compose(rng, size, rules), rules, shop, requests)
+    return World(compose(rng, size, rules), rules, shop, requests, values)
+
+
+def skill_rules(shop: SkilledShop) -> dict[str, Rule]:
+    """The rules of the skills that are loaded, read from their texts."""
+    found: dict[str, Rule] = {}
+    for text in shop.skills.active.values():
+        assert isinstance(text, str), "the shop's skills are its own word"
+        found |= rules_of(text)
+    return found
 
 
 def _distinct(rng: random.Random, pool: tuple[str, ...], count: int) -> list[str]:
@@ -67,7 +90,8 @@ def _distinct(rng: random.Random, pool: tuple[str, ...], count: int) -> list[str
     return chosen
 
 
-def _draw_rule(rng: random.Random, topic: Topic, values: dict[str, list[str]]) -> Rule:
+def draw_rule(rng: random.Random, topic: Topic, values: Mapping[str, Sequence[str]]) -> Rule:
+    """A random rule for a topic, over some values of one field."""
     name = rng.choices(tuple(FIELDS), (4, 2, 3, 3))[0]
     tools = list(GENERAL_TOOLS)
     rng.shuffle(tools)
@@ -192,17 +216,19 @@ def _pick(
     return rng.choice(pairs)
 
 
-def _compose(rng: random.Random, size: Size, rules: dict[str, Rule]) -> str:
+def compose(rng: random.Random, size: Size, rules: Mapping[str, Rule]) -> str:
     """A policy's text: the shop's prose where there is room for it, and these rules in it."""
     opening, sections = shop_sections()
-    prose = {section.topic: section for section in sections if section.topic}
-    parts: list[str] = []
-    for name, rule in rules.items():
-        text = prose[name].prose if rng.random() < size.prose else ""
-        body = rule_lines(rule, paraphrase=size.paraphrase)
-        parts.append(f"## {name.capitalize()}\n{text}\n{body}" if text else f"## {name.capitalize()}\n{body}")
+    parts = [rule_section(rng, size, rule) for rule in rules.values()]
     others = [s for s in sections if s.topic is None and rng.random() < size.prose]
     for section in others:
         parts.insert(rng.randrange(len(parts) + 1), f"## {section.title}\n{section.prose}")
     lead = opening if rng.random() < max(size.prose, 0.2) else ""
     return "\n\n".join([lead, *parts] if lead else parts)
+
+
+def rule_section(rng: random.Random, size: Size, rule: Rule) -> str:
+    """The section of a rule, below the shop's prose where there is room for it."""
+    prose = next(section.prose for section in shop_sections()[1] if section.topic == rule.topic)
+    text = f"{prose}\n" if rng.random() < size.prose else ""
+    return f"## {rule.topic.capitalize()}\n{text}{rule_lines(rule, paraphrase=size.paraphrase)}"

@@ -31,6 +31,11 @@ from tests.core.strategies import TAG, believed
 
 PARCELS = [f"Parcel {nr} left the hall on Monday and is in transit." for nr in range(8)]
 STORY = " ".join(PARCELS)
+RULES = "\n".join(
+    f'- On a {what} request, if its way is "{way}", call `hold`.'
+    for what in ("parcel", "letter", "crate", "pallet")
+    for way in ("late", "lost")
+)
 
 
 class Line(BaseModel):
@@ -95,9 +100,37 @@ NAMES = [f"article {nr}" for nr in range(8)]
             {"notes": "\n".join(PARCELS)},
             {"notes": "\n".join(PARCELS[:3] + PARCELS[4:])},
             [
-                r'notes: replace "Parcel 3 left the hall on Monday and is in transit.\nParcel" with "Parcel"',
+                r'notes: replace "Parcel 3 left the hall on Monday and is in transit.\n'
+                r'Parcel 4 left the hall on Monday and is in transit." '
+                r'with "Parcel 4 left the hall on Monday and is in transit."',
             ],
             id="a line is gone",
+        ),
+        pytest.param(
+            {"notes": RULES},
+            {"notes": RULES.replace('"late", call `hold`', '"late", call `refund`', 1)},
+            [
+                r'notes: replace "- On a parcel request, if its way is \"late\", call `hold`." '
+                r'with "- On a parcel request, if its way is \"late\", call `refund`."'
+            ],
+            id="a short line stands whole: half of it says not what it is about",
+        ),
+        pytest.param(
+            {"notes": RULES},
+            {"notes": RULES.replace("a letter request, if its way", "a card request, if its state")},
+            [
+                r'notes: replace "- On a letter request, if its way is \"late\", call `hold`.'
+                r'\n- On a letter request, if its way is \"lost\", call `hold`." '
+                r'with "- On a card request, if its state is \"late\", call `hold`.'
+                r'\n- On a card request, if its state is \"lost\", call `hold`."'
+            ],
+            id="two places in each of two lines are one",
+        ),
+        pytest.param(
+            {"notes": f"{STORY}\n{RULES}"},
+            {"notes": f"{STORY}\n{RULES}".replace("Parcel 6", "Box 6")},
+            ['notes: replace "transit. Parcel 6" with "transit. Box 6"'],
+            id="of a long line, the words",
         ),
         pytest.param(
             {"notes": STORY},

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import functional
 
 from examples.support_agent.policy import Request, decide, read_field, shop_rules
+from examples.support_agent.training.average import average
 from examples.support_agent.training.curriculum import LEVELS, Curriculum
 from examples.support_agent.training.fast_llama import FastLlama, LoraSettings
 from examples.support_agent.training.fused_ops import CausalAttention, LoraLinear, RmsNorm, Rotate, SwiGlu
@@ -181,7 +183,7 @@ def test_worlds_ask_what_their_rules_answer(seed: int) -> None:
         assert ("town" in arguments) == (tool == "change_address")
 
 
-def _patched(world: World, data: dict[str, object], patch: dict[str, str]) -> dict[str, object]:
+def _patched(world: World, data: dict[str, object], patch: Mapping[str, object]) -> dict[str, object]:
     from pkv_agents import apply_patch
 
     return apply_patch(type(world.shop).model_validate(data), patch).model_dump()
@@ -209,3 +211,14 @@ def test_the_curriculum_goes_up_when_mastered_and_in_time() -> None:
     for _ in range(LEVELS):
         curriculum.update([0.0] * LEVELS, [100.0] * LEVELS, 0.99)
     assert curriculum.level == LEVELS - 1
+
+
+def test_the_mean_of_adapters_is_one_between_them(tmp_path: Path) -> None:
+    files = {tmp_path / "a": torch.tensor([1.0, 8.0]), tmp_path / "b": torch.tensor([5.0, 0.0])}
+    for file, tensor in files.items():
+        save_file({"x": tensor.to(torch.bfloat16)}, file)
+    mean = average(dict(zip(files, (1.0, 3.0), strict=True)))
+    assert mean["x"].tolist() == [4.0, 2.0]
+    save_file({"y": torch.zeros(2)}, tmp_path / "c")
+    with pytest.raises(ValueError, match="other layers"):
+        average({tmp_path / "a": 1.0, tmp_path / "c": 1.0})

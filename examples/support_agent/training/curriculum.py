@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
+from ..skill_worlds import SkillPlan
 from ..worlds import Size
 from .rows import Head, RowPlan
 
@@ -25,16 +26,21 @@ class Curriculum:
     Attributes:
         level: The hardest level that is drawn.
         accuracy: A running mean of the decisions on each level.
+        mastered: The accuracy at which a level is left.
+        skills: The share of rows whose rules are skills, from level 2 on.
+        rewritten: The share of rows whose head is rewritten, and not corrected by errata.
     """
 
     level: int
     accuracy: list[float]
     mastered: float = 0.95
+    skills: float = 0.0
+    rewritten: float = 0.4
 
     @classmethod
-    def start(cls, level: int = 0) -> Curriculum:
-        """A training that begins at `level`."""
-        return cls(level, [0.0] * LEVELS)
+    def start(cls, level: int = 0, *, skills: float = 0.0, rewritten: float = 0.4) -> Curriculum:
+        """A training that begins at `level`, with some rows whose rules are skills, and some with rewritten heads."""
+        return cls(level, [0.0] * LEVELS, skills=skills, rewritten=rewritten)
 
     def update(self, hits: list[float], counts: list[float], progress: float) -> None:
         """Take in a step's hits and decisions a level, and go up a level when it is time."""
@@ -48,15 +54,17 @@ class Curriculum:
 
     def draw(self, rng: random.Random) -> RowPlan:
         """The kind of row to draw now: mostly the hardest level, some of the one below, a few of all others."""
-        draw = rng.random()
         level = self.level
+        if level >= 2 and self.skills and rng.random() < self.skills:
+            return _skill_plan(rng, level, self.rewritten)
+        draw = rng.random()
         if level and draw > 0.6:
             level = level - 1 if draw < 0.85 else rng.randrange(level)
-        return _plan(rng, level)
+        return _plan(rng, level, self.rewritten)
 
 
-def _plan(rng: random.Random, level: int) -> RowPlan:
-    head = _head(rng)
+def _plan(rng: random.Random, level: int, rewritten: float) -> RowPlan:
+    head = _head(rng, rewritten)
     if level == 0:
         size = Size(topics=1, orders=rng.choice((1, 2)), prose=0.0, turns=4, changes=_CALM, irrelevant=0.1)
         return RowPlan(size, head, tools=False, keep=0.0, branches=10, level=0)
@@ -73,7 +81,18 @@ def _plan(rng: random.Random, level: int) -> RowPlan:
     return RowPlan(size, head, branches=32, level=4)
 
 
-def _head(rng: random.Random) -> Head:
-    if rng.random() < 0.6:
+def _skill_plan(rng: random.Random, level: int, rewritten: float) -> RowPlan:
+    """Rows whose rules are skills: small ones mostly, since what is new is the form and not the number of rules."""
+    topics, prose = rng.choice((1, 2, 2, 3, 3, 4, 6, 12)), rng.choice((0.0, 0.0, 0.0, 0.3, 1.0))
+    turns = rng.choice((2, 3, 3))
+    size = Size(topics=topics, orders=2, prose=prose, turns=turns, changes=_CALM, irrelevant=0.2)
+    head: Head = "errata" if rng.random() >= rewritten / 2 else "end"
+    late = 0.25 if head == "errata" else 0.0
+    skills = SkillPlan(skills=rng.choice((1, 1, 2, 2, 3)), own=rng.choice((0, 0, 1)), late=late, events=0.8)
+    return RowPlan(size, head, branches=24, level=level, skills=skills)
+
+
+def _head(rng: random.Random, rewritten: float) -> Head:
+    if rng.random() >= rewritten:
         return "errata"
     return "end" if rng.random() < 0.75 else "top"

@@ -7,75 +7,39 @@ one more request after some turn; it sees the trunk up to there and itself, so t
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Literal
 
 from pkv_agents import Snapshot, apply_patch, diff, fold, render_baseline, render_erratum, snapshot
 
 from ..policy import Request, field_path, read_field
-from ..schema import Shop
+from ..schema import Shop, all_plain
+from ..skill_worlds import SkillPlan, draw_skilled_world
 from ..vocabulary import TOOL_DOCS, TOPICS
 from ..worlds import Size, World, draw_world
+from .writer import Row, Tokenizer, Writer
 
 Head = Literal["errata", "end", "top"]
 """Where the state stands: told by errata, or rewritten at the head's end or near its top."""
 
 _TAGS = "abcdefghijklmnopqrstuvwxyz234567"
-_CALL = '{"name":"'
-_FIRST, _REST = 1.0, 0.1  # the first token of the value and of the tool's name decide; the rest is copied
-
-
-class Tokenizer(Protocol):
-    """What the rows need of a tokenizer."""
-
-    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]: ...
-    def convert_tokens_to_ids(self, tokens: str) -> int: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """One scored answer: the index of its deciding token (the logits before it predict it), and its kind."""
-
-    index: int
-    kind: str
-
-
-@dataclass(frozen=True, slots=True)
-class Branch:
-    """A question off the trunk: tokens `[start, stop)` of the row, seeing the trunk's first `point` tokens."""
-
-    point: int
-    start: int
-    stop: int
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A conversation in tokens.
-
-    Attributes:
-        ids: The trunk's token ids, then the branches'.
-        weights: The loss weight of each token (0 for everything that is not an answer).
-        answers: The deciding tokens.
-        branches: The branches, in order.
-        trunk: How many tokens the trunk has.
-        head: How many tokens stand before the first message.
-    """
-
-    ids: tuple[int, ...]
-    weights: tuple[float, ...]
-    answers: tuple[Answer, ...]
-    branches: tuple[Branch, ...]
-    trunk: int
-    head: int
 
 
 @dataclass(frozen=True, slots=True)
 class RowPlan:
-    """How to draw a row: the world's size, where its state stands, and how much is left out for an easy start."""
+    """How to draw a row.
+
+    Attributes:
+        size: The world's size.
+        head: Where its state stands.
+        tools: The tools block stands in the head.
+        keep: The share of fields that are shown; fewer for an easy start.
+        branches: About how many questions branch off.
+        level: The curriculum's.
+        skills: How the rules are spread over skills; None: they stand in the policy.
+    """
 
     size: Size
     head: Head = "errata"
@@ -83,6 +47,7 @@ class RowPlan:
     keep: float = 1.0
     branches: int = 0
     level: int = 0
+    skills: SkillPlan | None = None
 
 
 def tools_block() -> str:
@@ -92,14 +57,9 @@ def tools_block() -> str:
     return "\n".join(lines)
 
 
-def call_text(tool: str, arguments: dict[str, str]) -> str:
-    """A tool call as the model writes it."""
-    return json.dumps({"name": tool, "arguments": arguments}, separators=(",", ":"), ensure_ascii=False)
-
-
 def reason_text(world: World, state: Shop, request: Request) -> tuple[str, str]:
     """The line before the call, in two parts: the path that decides, and its value."""
-    name = world.rules[request.topic].field
+    name = world.rules_in(state)[request.topic].field
     return f"{field_path(name, request.order_id)}: ", f'"{read_field(state, name, request.order_id)}"'
 
 
@@ -121,6 +81,8 @@ class RowMaker:
 
     def draw(self, plan: RowPlan) -> Row:
         """A random world of the plan's size, as a row."""
+        if plan.skills is not None:
+            return self.row(draw_skilled_world(self._rng, plan.size, plan.skills), plan)
         return self.row(draw_world(self._rng, plan.size), plan)
 
     def row(self, world: World, plan: RowPlan) -> Row:
@@ -129,7 +91,7 @@ class RowMaker:
         states = list(_states(world))
         settled = self._rng.randrange(max(1, len(states) * 2 // 3)) if plan.head != "errata" else 0
         keep = self._kept(world, plan.keep)
-        writer = _Writer(self._tokenizer, self._start, self._end)
+        writer = Writer(self._tokenizer, self._start, self._end)
         shown = _view(states[settled] if plan.head != "errata" else world.shop, keep, plain=plan.head != "errata")
         writer.turn("system", self._system(world, plan, shown, tag))
         head = writer.length
@@ -143,7 +105,7 @@ class RowMaker:
                 writer.turn("system", render_erratum(changes, tag=tag))
                 told = fold(told, changes)
             scored = not rewritten or index >= settled
-            kind = plan.head if rewritten else _kind(world, request, first, told)
+            kind = plan.head if rewritten else _kind(world, state, request, first, told)
             self._answer(writer, world, request, state, kind if scored else None)
             if scored:
                 self._branch(writer, world, state, plan, index, first=first, told=told, tag=tag)
@@ -161,14 +123,14 @@ class RowMaker:
         parts = [opening, state, rest] if plan.head == "top" else [world.policy, state]
         return "\n\n".join([tools_block(), *parts] if plan.tools else parts)
 
-    def _answer(self, writer: _Writer, world: World, request: Request, state: Shop, kind: str | None) -> None:
+    def _answer(self, writer: Writer, world: World, request: Request, state: Shop, kind: str | None) -> None:
         tool, arguments = world.answer(state, request)
         writer.answer(reason_text(world, state, request), tool, arguments, kind)
         writer.turn("tool", self._replies[tool].format(**{"town": "", **arguments}))
 
     def _branch(
         self,
-        writer: _Writer,
+        writer: Writer,
         world: World,
         state: Shop,
         plan: RowPlan,
@@ -181,22 +143,28 @@ class RowMaker:
         """Ask further questions here; the last turn gets twice its share."""
         turns = len(world.requests)
         count = plan.branches * (2 if index == turns - 1 else 1) // (turns + 1)
-        pairs = [(topic, order.id) for topic in world.rules for order in state.orders]
-        chosen = self._rng.sample(pairs, min(count, len(pairs)))
-        if "address change" in world.rules and count:
+        rules, before = world.rules_in(state), world.rules_in(world.shop)
+        pairs = [(topic, order.id) for topic in rules for order in state.orders]
+        news = [pair for pair in pairs if rules[pair[0]] != before.get(pair[0])]
+        chosen = self._rng.sample(news, min(count // 2, len(news)))
+        chosen += self._rng.sample(pairs, min(count - len(chosen), len(pairs)))
+        if "address change" in rules and count:
             chosen.append(("address change", self._rng.choice(state.orders).id))  # a town is copied nowhere else
         for topic, order in chosen:
             town = self._rng.choice(plan.size.vocabulary.towns)
             text = self._rng.choice(self._topics[topic].requests).format(id=order, town=town)
             request = Request({}, topic, order, text, town)
             tool, arguments = world.answer(state, request)
-            kind = plan.head if plan.head != "errata" else _kind(world, request, first, told)
+            kind = plan.head if plan.head != "errata" else _kind(world, state, request, first, told)
             writer.branch(text, reason_text(world, state, request), tool, arguments, kind)
 
 
-def _kind(world: World, request: Request, first: Snapshot, told: Snapshot) -> str:
-    """`flip` if the deciding field is no longer what the baseline says, `back` is part of `same`."""
-    path = field_path(world.rules[request.topic].field, request.order_id)
+def _kind(world: World, state: Shop, request: Request, first: Snapshot, told: Snapshot) -> str:
+    """`rule` if the head does not hold the rule that is in force, `flip` if it holds another value, else `same`."""
+    rule = world.rules_in(state)[request.topic]
+    if rule != world.rules_in(world.shop).get(request.topic):
+        return "rule"
+    path = field_path(rule.field, request.order_id)
     return "flip" if first[path] != told[path] else "same"
 
 
@@ -209,89 +177,6 @@ def _states(world: World) -> Iterator[Shop]:
 
 def _view(shop: Shop, keep: frozenset[str] | None, *, plain: bool = False) -> Snapshot:
     """The snapshot to show: some leaves left out for an easy start; `plain` shows the clock like any other field."""
-    view = snapshot(shop)
+    view = all_plain(snapshot(shop)) if plain else snapshot(shop)
     leaves = {path: text for path, text in view.leaves.items() if keep is None or path in keep}
-    return Snapshot(leaves) if plain else replace(view, leaves=leaves)
-
-
-class _Writer:
-    """Collects the tokens of a row."""
-
-    def __init__(self, tokenizer: Tokenizer, start: int, end: int) -> None:
-        self._tokenizer, self._start, self._end = tokenizer, start, end
-        self._newline = self._encode("\n")
-        self._lead = [start, *self._encode("assistant\n")]
-        self._ids: list[int] = []
-        self._weights: list[float] = []
-        self._answers: list[Answer] = []
-        self._branches: list[tuple[int, list[int], list[float], list[Answer]]] = []
-
-    @property
-    def length(self) -> int:
-        return len(self._ids)
-
-    def turn(self, role: str, text: str) -> None:
-        """A turn that is read and not scored."""
-        ids = self._turn(role, text)
-        self._ids += ids
-        self._weights += [0.0] * len(ids)
-
-    def answer(self, reason: tuple[str, str], tool: str, arguments: dict[str, str], kind: str | None) -> None:
-        """The agent's turn; scored if it has a kind."""
-        ids, weights, answers = self._scored(reason, tool, arguments, kind or "")
-        ids += [self._end, *self._newline]
-        weights += [_REST] + [0.0] * len(self._newline)
-        if kind is not None:
-            self._answers += [Answer(len(self._ids) + answer.index, answer.kind) for answer in answers]
-        self._ids += ids
-        self._weights += weights if kind is not None else [0.0] * len(ids)
-
-    def branch(self, text: str, reason: tuple[str, str], tool: str, arguments: dict[str, str], kind: str) -> None:
-        """One more request here, up to and with the last token that decides."""
-        turn = self._turn("user", text)
-        ids, weights, answers = self._scored(reason, tool, arguments, kind)
-        stop = max(index for index, weight in enumerate(weights) if weight > _REST) + 1
-        shifted = [Answer(len(turn) + answer.index, answer.kind) for answer in answers]
-        self._branches.append((len(self._ids), turn + ids[:stop], [0.0] * len(turn) + weights[:stop], shifted))
-
-    def _scored(
-        self, reason: tuple[str, str], tool: str, arguments: dict[str, str], kind: str
-    ) -> tuple[list[int], list[float], list[Answer]]:
-        """The tokens of an answer from the turn's start on, their weights, and the tokens that decide."""
-        path, value = reason
-        line = f"{path}{value}\n"
-        text = line + call_text(tool, arguments)
-        ids = self._encode(text)
-        at_value, at_tool, after_tool = (
-            len(self._encode(part)) for part in (path + '"', line + _CALL, f"{line}{_CALL}{tool}")
-        )
-        weights = [_REST] * len(ids)
-        weights[0] = weights[at_value] = weights[at_tool] = _FIRST
-        weights[len(self._encode(path.removesuffix(": "))) - 1] = _FIRST / 2
-        for forced in (*range(len(self._encode(path + value)) + 1, at_tool), *range(at_tool + 1, after_tool)):
-            weights[forced] = 0.0
-        lead = len(self._lead)
-        answers = [Answer(lead + at_value, f"{kind} value"), Answer(lead + at_tool, f"{kind} tool")]
-        if town := arguments.get("town"):
-            start = len(self._encode(text[: text.index('"town":"') + len('"town":"')]))
-            weights[start : start + len(self._encode(town))] = [_FIRST / 2] * len(self._encode(town))
-            answers.append(Answer(lead + start, f"{kind} town"))
-        return [*self._lead, *ids], [0.0] * lead + weights, answers
-
-    def row(self, head: int) -> Row:
-        """Everything that was collected."""
-        ids, weights, answers = list(self._ids), list(self._weights), list(self._answers)
-        branches: list[Branch] = []
-        for point, tokens, scored, deciding in self._branches:
-            start = len(ids)
-            branches.append(Branch(point, start, start + len(tokens)))
-            ids += tokens
-            weights += scored
-            answers += [Answer(start + answer.index, answer.kind) for answer in deciding]
-        return Row(tuple(ids), tuple(weights), tuple(answers), tuple(branches), len(self._ids), head)
-
-    def _turn(self, role: str, text: str) -> list[int]:
-        return [self._start, *self._encode(f"{role}\n{text}"), self._end, *self._newline]
-
-    def _encode(self, text: str) -> list[int]:
-        return self._tokenizer.encode(text, add_special_tokens=False)
+    return replace(view, leaves=leaves)

@@ -31,10 +31,8 @@ from transformers import AutoTokenizer
 
 from .curriculum import LEVELS, Curriculum
 from .fast_llama import PROJECTIONS, FastLlama, LoraSettings
-from .rows import Row, RowMaker
-
-_LONG = 900  # a head of more tokens goes through without a graph
-_ROWS_TOKENS = 1400  # tokens a worker and step, at least
+from .rows import RowMaker, RowPlan
+from .writer import Row
 
 
 def main() -> None:
@@ -47,6 +45,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--level", type=int, default=0, help="level to start at, with --adapter")
+    parser.add_argument("--step-tokens", type=int, default=1400, help="tokens a worker and step, at least")
+    parser.add_argument("--warm-up", type=int, default=40, help="steps until the learning rate is at its peak")
+    parser.add_argument("--long", type=int, default=900, help="a head of more tokens goes through without a graph")
+    parser.add_argument("--skills", type=float, default=0.4, help="share of rows whose rules are skills")
+    parser.add_argument("--rewritten", type=float, default=0.4, help="share of rows whose head is rewritten")
     parser.add_argument("--adapter", type=Path, default=None, help="continue from this adapter_model.safetensors")
     options = parser.parse_args()
     if options.model is None:
@@ -77,7 +80,7 @@ class _Trainer:
         self.rng = random.Random(f"{options.seed}/{rank}")
         self.maker = RowMaker(AutoTokenizer.from_pretrained(options.model), self.rng)
         self.optimizer = torch.optim.AdamW(model.trainable(), lr=options.rate, betas=(0.9, 0.98), weight_decay=0.0)
-        self.curriculum = Curriculum.start(options.level)
+        self.curriculum = Curriculum.start(options.level, skills=options.skills, rewritten=options.rewritten)
         self.tokens = 0
         self.hits: dict[str, list[int]] = defaultdict(list)
         self.losses: list[float] = []
@@ -102,10 +105,10 @@ class _Trainer:
         spent = 0
         total = 0.0
         right, counts = [0.0] * LEVELS, [0.0] * LEVELS
-        while spent < _ROWS_TOKENS:
+        while spent < self.options.step_tokens:
             plan = self.curriculum.draw(self.rng)
             row = self.maker.draw(plan)
-            loss, weight, hits = self._loss(row, plan.level)
+            loss, weight, hits = self._loss(row, plan)
             counts[plan.level] += len(row.answers)
             right[plan.level] += hits
             loss.backward()
@@ -122,25 +125,25 @@ class _Trainer:
         self._scatter(flat[: -2 - 2 * LEVELS] / max(weight, 1.0))
         torch.nn.utils.clip_grad_norm_(parameters, 1.0)
         for group in self.optimizer.param_groups:
-            group["lr"] = self.options.rate * _schedule(progress, step)
+            group["lr"] = self.options.rate * _schedule(progress, step, self.options.warm_up)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.tokens += tokens
         _give_back_memory()
 
-    def _loss(self, row: Row, level: int) -> tuple[Tensor, float, int]:
+    def _loss(self, row: Row, plan: RowPlan) -> tuple[Tensor, float, int]:
         """The weighted sum of the answers' losses, the sum of the weights, and how many decisions were right."""
         ids = torch.tensor(row.ids)
         weights = torch.tensor(row.weights)
         targets = weights.nonzero().flatten()
         positions, mask = layout(row)
-        head = row.head if row.head > _LONG else 0
+        head = row.head if row.head > self.options.long else 0
         logits = self.model(ids, targets - 1, head=head, positions=positions, mask=mask)
         losses = functional.cross_entropy(logits, ids[targets], reduction="none")
         right = dict(zip(targets.tolist(), (logits.argmax(-1) == ids[targets]).tolist(), strict=True))
         hits = [int(right[answer.index]) for answer in row.answers]
         for answer, hit in zip(row.answers, hits, strict=True):
-            self.hits[f"{level} {answer.kind}"].append(hit)
+            self.hits[f"{'skills' if plan.skills else plan.level} {answer.kind}"].append(hit)
         picked = weights[targets]
         loss = (losses * picked).sum()
         self.losses.append(float(loss.detach() / picked.sum()))
@@ -197,9 +200,9 @@ def _gradient(parameter: torch.nn.Parameter) -> Tensor:
     return parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)
 
 
-def _schedule(progress: float, step: int) -> float:
-    """Warm-up over 40 steps, then flat, then a linear decay in the second half."""
-    warm = min(1.0, (step + 1) / 40)
+def _schedule(progress: float, step: int, warm_up: int) -> float:
+    """Warm-up, then flat, then a linear decay in the second half."""
+    warm = min(1.0, (step + 1) / warm_up)
     return warm * (1.0 if progress < 0.5 else 1.0 - 0.95 * (progress - 0.5) / 0.5)
 
 
