@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
@@ -139,7 +139,7 @@ def test_a_training_row_is_what_our_arm_sends() -> None:
         shop = apply_patch(shop, patch)
         done = EFFECTS[expected_decision(shop, turn).tool](shop, turn.order_id)
     world = World(SCRIPT.instructions, {}, SCRIPT.initial(), tuple(requests))
-    row = RowMaker(tiny_tokenizer(), random.Random(7)).row(world, RowPlan(Size()))
+    row = RowMaker(cast("Any", tiny_tokenizer()), random.Random(7)).row(world, RowPlan(Size()))
     tag = "".join(map(random.Random(7).choice, ["abcdefghijklmnopqrstuvwxyz234567"] * 4))  # what a row draws first
 
     model = StreamingSkillReader(tiny_tokenizer())

@@ -10,10 +10,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, cast
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors import torch as untyped
 from torch import Tensor
+
+_safetensors: Any = cast("Any", untyped)  # its functions are typed in part
 
 
 def average(adapters: Mapping[Path, float]) -> dict[str, Tensor]:
@@ -29,7 +32,9 @@ def average(adapters: Mapping[Path, float]) -> dict[str, Tensor]:
         ValueError: The adapters have other layers.
     """
     whole = sum(adapters.values())
-    found = [(load_file(file), weight / whole) for file, weight in adapters.items()]
+    found: list[tuple[dict[str, Tensor], float]] = [
+        (_safetensors.load_file(file), weight / whole) for file, weight in adapters.items()
+    ]
     names = found[0][0].keys()
     if any(tensors.keys() != names for tensors, _ in found):
         raise ValueError("the adapters have other layers")
@@ -50,7 +55,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("adapters", type=_part, nargs="+", metavar="FILE=WEIGHT")
     options = parser.parse_args()
-    save_file(average(dict(options.adapters)), options.out)
+    _safetensors.save_file(average(dict(options.adapters)), options.out)
 
 
 if __name__ == "__main__":
