@@ -44,6 +44,8 @@ from pkv_agents import Message
 from pkv_agents.local import LocalModel
 
 FORMAT = 1
+FIRST_SEED = 7_000
+"""Smaller ones were looked at while the adapter was made."""
 TARGET = 0.85
 """Agreement of ours with the clean head, where that is right."""
 
@@ -231,8 +233,8 @@ def result_data(
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = options_parser(__doc__ or "")
-    parser.add_argument("--seeds", type=count, default=140, metavar="N", help="how many seeds (default 140)")
-    parser.add_argument("--first", type=count, default=0, metavar="N", help="the first of them (default 0)")
+    parser.add_argument("--seeds", type=count, default=42, metavar="N", help="how many seeds (default 42)")
+    parser.add_argument("--first", type=count, default=FIRST_SEED, metavar="N", help="the first of them")
     parser.add_argument("--model", type=Path, metavar="DIR", help="a model's folder (default: the embedded model)")
     parser.add_argument(
         "--adapter", type=Path, metavar="DIR", help="an adapter's folder, or none (default: the shop's for skills)"
