@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks._frame import BenchmarkError
@@ -141,8 +140,3 @@ def make_turn(engine: LocalModel, tokens: int, new: int) -> Turn:
                 f"tokens, of which {reply.prompt_tokens - reply.cached_tokens} are the turn's"
             )
     raise BenchmarkError(f"no prompt of {tokens} tokens with a turn of {new} was found")
-
-
-def last(ids: Sequence[int], new: int) -> tuple[list[int], list[int]]:
-    """A prompt's ids before its turn, and the turn's."""
-    return list(ids[: len(ids) - new]), list(ids[len(ids) - new :])

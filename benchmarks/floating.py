@@ -37,6 +37,7 @@ from benchmarks._frame import (
     this_machine,
     write_json,
 )
+from benchmarks._toy import TOY
 from examples.support_agent.embedded import ensure_model
 from pkv_agents.kv import FloatingMemory, Forwarded, SegmentModel
 
@@ -50,15 +51,6 @@ POLICY = (
 )
 PREAMBLE = f"You are a helpful assistant.\n{POLICY}"
 """What the parts are compiled behind: text like that which stands before them, though not that text."""
-TOY: dict[str, Any] = {
-    "vocab_size": 256,
-    "hidden_size": 48,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 16384,
-}
 
 
 @dataclass(frozen=True, slots=True)

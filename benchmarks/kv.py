@@ -27,14 +27,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks._first_token import HEADERS, Row, rows_from
 from benchmarks._frame import count, options_parser, run_benchmark, say, table, this_machine, write_json
 from benchmarks._kv_floor import Bare
-from benchmarks._kv_turn import Asked, Turn, last, make_turn
+from benchmarks._kv_turn import Asked, Turn, make_turn
 from benchmarks._model import load_parts
 from benchmarks._toy import toy_chat_model
 from pkv_agents.kv import DiskStore, TokenRun, compile_segment, rewrite, splice
@@ -71,7 +71,7 @@ class Bench:
         _, reply = self.asked.ask()
         self.new = reply.prompt_tokens - reply.cached_tokens
         self.ids = self.asked.ids()
-        self.base, self.fresh = last(self.ids, self.new)
+        self.base, self.fresh = self.ids[: -self.new], self.ids[-self.new :]
         self.bare = Bare(model, len(self.ids) + DECODED + 1)
         self.bare.forward(self.base)
         self.prompt = self.segments.prefill(self.base).segment
@@ -138,12 +138,10 @@ def rows_of(bench: Bench, repeats: int) -> list[Row]:
             if turn:  # the first only warms up
                 times[name].append(seconds)
     medians = {name: statistics.median(taken) for name, taken in times.items()}
-    decode = {"full": medians["full"], "floor": medians["decode floor"], "decode": medians.pop("decode")}
-    medians.pop("decode floor")
     tokens = len(bench.ids)
-    behind = [row for row in rows_from(decode, tokens) if row.operation != "full"]
-    named = [row if row.operation == "decode" else _renamed(row, "decode floor") for row in behind]
-    return [*rows_from(medians, tokens), *named]
+    decode = {"full": medians["full"], "floor": medians.pop("decode floor"), "decode": medians.pop("decode")}
+    _, floor, decoded = rows_from(decode, tokens)
+    return [*rows_from(medians, tokens), replace(floor, operation="decode floor"), decoded]
 
 
 def verdicts(rows: Sequence[Row]) -> list[str]:
@@ -200,10 +198,6 @@ def _timed(operation: Callable[[], object]) -> float:
     started = time.perf_counter()
     operation()
     return time.perf_counter() - started
-
-
-def _renamed(row: Row, name: str) -> Row:
-    return Row(name, row.tokens, row.ttft_s, row.speedup_to_full, row.ratio_to_floor)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,6 @@ class _Masks(threading.local):
 
 _masks = _Masks()
 
-
 _lock = threading.Lock()
 _running: dict[int, int] = {}
 """Forwards under way, by their configuration: two engines on one model have two locks."""
@@ -85,7 +84,7 @@ def _attention(
     masked = attention_mask is not None and attention_mask.dim() == 4 and attention_mask.shape[1] == 1
     plain = options.get("position_bias") is None and options.get("softcap") is None and not options.get("dropout")
     fits = batch == 1 and groups > 1 and plain and (masked or (attention_mask is None and new == 1))
-    if not fits or new > key.shape[2] - new or getattr(module, "num_key_value_groups", 1) != groups:
+    if not fits or getattr(module, "num_key_value_groups", 1) != groups:
         return cast("Any", sdpa_attention).sdpa_attention_forward(module, query, key, value, attention_mask, **options)
     if new <= _MOST:
         together = query.reshape(1, key.shape[1], groups * new, dim)

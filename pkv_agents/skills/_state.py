@@ -7,6 +7,8 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..markers import Shared, Untrusted
+from ..notices import Notice
+from ..state import TrackedState
 from ._fields import StateField
 
 
@@ -39,6 +41,22 @@ class Skills(StateField):
 
     available: Annotated[dict[str, SkillText], Shared()] = Field(default_factory=dict[str, SkillText])
     active: Annotated[dict[str, SkillText], Shared()] = Field(default_factory=dict[str, SkillText])
+
+    @classmethod
+    def kept(cls, state: TrackedState, error: Exception) -> Notice:
+        """What there is to say where an application's skills cannot be read: a conversation keeps those that it has.
+
+        Args:
+            state: The conversation's state.
+            error: What reading them raised. It is raised again where there is nothing to keep.
+        """
+        if not any(isinstance(value, cls) and value != cls() for _, value in state):
+            raise error
+        return Notice(
+            "skills_unreadable",
+            mend="see that the function given as skills= returns a SkillRegistry",
+            message=f"the skills could not be read ({type(error).__name__}), so those that are known stay as they are",
+        )
 
 
 def text_of(value: SkillText) -> str:

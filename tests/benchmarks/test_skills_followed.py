@@ -150,7 +150,7 @@ def test_the_file_and_the_table(
 @pytest.mark.timeout(900)
 @pytest.mark.xfail(reason="so far about 0.7 of unseen rules are followed; the adapter is in training", strict=False)
 def test_the_embedded_model_follows_the_new_version(embedded_model: Path) -> None:
-    """On the first seeds of the benchmark; `benchmarks/results/skills_followed.json` has all."""
+    """On the first seeds of the benchmark."""
     engine = load_model(embedded_model, SKILLS_ADAPTER).engine
     rows = [
         run_case(engine, draw_skill_case(seed))

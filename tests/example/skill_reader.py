@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -12,10 +12,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 
 from examples.support_agent.policy import Rule, field_path, rules_of
 from examples.support_agent.scenario import TURNS
-from pkv_agents import Message, ToolCall
-from pkv_agents.local import Done, LocalModel, Reply, StreamEvent
 from tests.example.readers import PerfectReader
-from tests.local.tiny import tiny_llama
 
 _STANDING = re.compile(r'<text path="skills\.active\[([\w-]+)\]">\n(.*?)\n</text>', re.DOTALL)
 _TOLD = re.compile(r"^skills\.active\[([\w-]+)\]: (.*)$", re.MULTILINE)
@@ -71,22 +68,3 @@ class SkillReader(PerfectReader):
         call = {"name": name, "args": arguments, "id": f"call-{len(self.requests)}", "type": "tool_call"}
         answer = AIMessage(reason, tool_calls=[call], usage_metadata=self._usage(messages))
         return ChatResult(generations=[ChatGeneration(message=answer)])
-
-
-class StreamingSkillReader(LocalModel):
-    """The local engine with such a reader in place of the weights; keeps the prompts' ids."""
-
-    def __init__(self, tokenizer: Any) -> None:
-        super().__init__(tiny_llama(vocab_size=max(448, len(tokenizer))), tokenizer)
-        self.prompts: list[tuple[int, ...]] = []
-
-    def generate(self, messages: Sequence[Message], **options: Any) -> Reply:
-        self.prompts.append(tuple(self.render_ids(messages, options["tools"])))
-        question = next(message.text for message in reversed(messages) if message.role == "user")
-        texts = [message.text for message in messages if message.role != "assistant"]
-        reason, tool, arguments = decide_by_text(question, texts)
-        call = ToolCall(tool, arguments, id=str(len(self.prompts)))
-        return Reply(reason, (call,), "tool_calls", len(self.prompts[-1]), 0, 9, 0.0, 0.0, ())
-
-    def stream(self, messages: Sequence[Message], **options: Any) -> Generator[StreamEvent]:
-        yield Done(self.generate(messages, **options))

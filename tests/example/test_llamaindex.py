@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
@@ -19,10 +19,9 @@ from examples.support_agent.vocabulary import TOOL_DOCS
 from examples.support_agent_llamaindex import ArmPlayer, run
 from langchain_pkv import LocalChatModel
 from llama_index.llms.pkv import LocalLLM
-from pkv_agents import Message, ModelError, apply_patch
-from pkv_agents.local import Done, StreamEvent
+from pkv_agents import ModelError, apply_patch
+from tests.example.reading_engine import ReadingModel
 from tests.example.test_server import check_three_turns, served
-from tests.example.test_training_bytes import ReadingModel
 from tests.llama_index.providers import Provider, call, openai_llm
 from tests.llama_index.support import assert_append_only, errata_in
 from tests.local.tiny import tiny_tokenizer
@@ -79,16 +78,9 @@ def test_the_other_arms(arm: Any, loop: asyncio.Runner) -> None:
     assert errata_in(provider.bodies) == []
 
 
-class StreamingReader(ReadingModel):
-    """LlamaIndex's agent streams."""
-
-    def stream(self, messages: Sequence[Message], **options: Any) -> Generator[StreamEvent]:
-        yield Done(self.generate(messages, **options))
-
-
 def played(make: Callable[[Any], Any], play: Callable[..., RunResult], arm: Arm, turns: int) -> tuple[Any, RunResult]:
     """The token ids of all prompts, and the result, with a reader in place of the weights."""
-    model = StreamingReader(tiny_tokenizer())
+    model = ReadingModel(tiny_tokenizer())
     choice = Choice("m", lambda _: make(model), len, counts_exactly=True, ttft="engine")
     result = play(choice, arms=[arm], turns=turns)
     return model.prompts, result

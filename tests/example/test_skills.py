@@ -31,7 +31,8 @@ from examples.support_agent_llamaindex import run as run_llama_index
 from langchain_pkv import LocalChatModel
 from llama_index.llms.pkv import LocalLLM
 from pkv_agents import LOAD_SKILL, apply_patch
-from tests.example.skill_reader import SkillReader, StreamingSkillReader
+from tests.example.reading_engine import ReadingModel
+from tests.example.skill_reader import SkillReader, decide_by_text
 from tests.local.tiny import tiny_tokenizer
 
 SCRIPT = script_of("skills")
@@ -120,7 +121,7 @@ def test_a_long_line_is_cut_in_the_terminal_only() -> None:
 @pytest.mark.parametrize("arm", ["rewrite_late", "ours"])
 def test_the_other_framework_sends_the_same(arm: Any) -> None:
     def played(wrapper: Any, player: Any) -> tuple[Any, RunResult]:
-        model = StreamingSkillReader(tiny_tokenizer())
+        model = ReadingModel(tiny_tokenizer(), decide_by_text)
         choice = Choice("m", lambda _: wrapper(local=model), len, counts_exactly=True, ttft="engine")
         return model.prompts, player(choice, arms=[arm], turns=VERSION_TURN, script=SCRIPT)
 
@@ -142,7 +143,7 @@ def test_a_training_row_is_what_our_arm_sends() -> None:
     row = RowMaker(cast("Any", tiny_tokenizer()), random.Random(7)).row(world, RowPlan(Size()))
     tag = "".join(map(random.Random(7).choice, ["abcdefghijklmnopqrstuvwxyz234567"] * 4))  # what a row draws first
 
-    model = StreamingSkillReader(tiny_tokenizer())
+    model = ReadingModel(tiny_tokenizer(), decide_by_text)
     choice = Choice("m", lambda _: LocalChatModel(local=model), len, counts_exactly=True, ttft="engine")
     player = ArmPlayer(choice, "ours", tag=tag, script=SCRIPT)
     for number in range(1, len(TURNS) + 1):

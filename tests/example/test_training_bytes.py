@@ -18,28 +18,11 @@ from examples.support_agent.tools import EFFECTS
 from examples.support_agent.training.rows import Head, Row, RowMaker, RowPlan
 from examples.support_agent.worlds import Size, World
 from langchain_pkv import LocalChatModel
-from pkv_agents import Message, ToolCall, apply_patch
-from pkv_agents.local import LocalModel, Reply
-from tests.example.readers import read_and_decide
-from tests.local.tiny import tiny_llama, tiny_tokenizer
+from pkv_agents import apply_patch
+from tests.example.reading_engine import ReadingModel
+from tests.local.tiny import tiny_tokenizer
 
 SEED = 7
-
-
-class ReadingModel(LocalModel):
-    """The local engine with a reader in place of the weights; keeps the prompts' ids."""
-
-    def __init__(self, tokenizer: Any) -> None:
-        super().__init__(tiny_llama(vocab_size=max(448, len(tokenizer))), tokenizer)
-        self.prompts: list[tuple[int, ...]] = []
-
-    def generate(self, messages: Sequence[Message], **options: Any) -> Reply:
-        self.prompts.append(tuple(self.render_ids(messages, options["tools"])))
-        question = next(message.text for message in reversed(messages) if message.role == "user")
-        texts = [message.text for message in messages if message.role != "assistant"]
-        reason, tool, arguments = read_and_decide(question, texts)
-        call = ToolCall(tool, arguments, id=str(len(self.prompts)))
-        return Reply(reason, (call,), "tool_calls", len(self.prompts[-1]), 0, 9, 0.0, 0.0, ())
 
 
 @pytest.fixture(params=["tiny", pytest.param("embedded", marks=pytest.mark.embedded)])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 from langchain.tools import ToolRuntime
@@ -36,12 +35,6 @@ from pkv_agents import (
 _LOADING = Tools(array=(BRIDGE, LOAD_SKILL))
 
 _log = logging.getLogger("pkv_agents")
-
-UNREADABLE = Notice(
-    "skills_unreadable",
-    mend="see that the function given as skills= returns a SkillRegistry",
-    message="the skills could not be read, so those that are known stay as they are",
-)
 
 SkillSource = SkillRegistry | Callable[[Runtime[Any]], SkillRegistry]
 
@@ -88,10 +81,8 @@ class SkillDesk:
         """
         try:
             registry = self.registry(runtime)
-        except Exception as error:
-            if not any(isinstance(value, Skills) and value != Skills() for _, value in state):
-                raise
-            return {}, (replace(UNREADABLE, message=f"{UNREADABLE.message}: {type(error).__name__}"),)
+        except Exception as error:  # noqa: BLE001 - the application's; raised again where nothing is known
+            return {}, (Skills.kept(state, error),)
         skills = Skills.at(state, registry.field)
         if skills == Skills():
             registry.start()  # holds the pinned ones to the budget

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -25,12 +24,6 @@ from pkv_agents import (
 
 SkillSource = SkillRegistry | Callable[[], SkillRegistry]
 """A registry, or a function that returns the one of now: skills may change while a program runs."""
-
-UNREADABLE = Notice(
-    "skills_unreadable",
-    mend="see that the function given as skills= returns a SkillRegistry",
-    message="the skills could not be read, so those that are known stay as they are",
-)
 
 _locks: WeakKeyDictionary[AgentSession[Any], threading.Lock] = WeakKeyDictionary()
 
@@ -66,10 +59,8 @@ def _registry_for(skills: SkillSource, state: TrackedState) -> SkillRegistry | N
     """The registry of now; what there is to say where a conversation goes on with what it has."""
     try:
         return registry_of(skills)
-    except Exception as error:
-        if not any(isinstance(value, Skills) and value != Skills() for _, value in state):
-            raise
-        return replace(UNREADABLE, message=f"{UNREADABLE.message}: {type(error).__name__}")
+    except Exception as error:  # noqa: BLE001 - the application's; raised again where nothing is known
+        return Skills.kept(state, error)
 
 
 def refresh(session: AgentSession[Any], skills: SkillSource | None) -> tuple[Notice, ...]:
