@@ -7,7 +7,9 @@ model's choices stays as declared: the order of `properties`, `required` and `en
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
@@ -22,6 +24,9 @@ _SINGLE = frozenset(
     | {"unevaluatedItems", "unevaluatedProperties"}
 )
 _LISTED = frozenset({"allOf", "anyOf", "oneOf", "prefixItems", "items"})
+MAX_NAME = 64
+"""Characters of a tool's name; the fewest that a provider takes."""
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 _EXACT = 2**53  # from here on a float no longer names one integer
 
 
@@ -49,6 +54,32 @@ class ToolSpec:
         server = f"@{self.server}" if self.server or self.id else ""
         return f"{self.name}{server}{f'#{self.id}' if self.id else ''}"
 
+    def of_server(self, server: str) -> ToolSpec:
+        """The tool under a name that no other server's has, and that providers take: `server__name`.
+
+        What they refuse in a name is an underscore, and a name of more than 64 characters ends with a hash of it. The
+        name that the server knows is the `id`.
+
+        Args:
+            server: The server's name with you.
+
+        Raises:
+            ToolError: It has none.
+        """
+        if not isinstance(server, str) or not server:  # pyright: ignore[reportUnnecessaryIsInstance] (untyped callers)
+            raise ToolError("a server of tools has no name; give it one, text that tells apart tools of one name")
+        whole = f"{server}__{self.name}"
+        name = _NOT_IN_NAMES.sub("_", whole)
+        if len(name) > MAX_NAME:
+            digest = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
+            name = f"{name[: MAX_NAME - 9]}_{digest[:8]}"
+        return replace(self, name=name, server=server, id=self.id or self.name)
+
+
+def is_tool_name(name: str) -> bool:
+    """Whether every provider takes a name: 1 to 64 of a to z, A to Z, 0 to 9, _ and -."""
+    return 0 < len(name) <= MAX_NAME and _NOT_IN_NAMES.search(name) is None
+
 
 def canonical_tool(tool: ToolSpec) -> ToolSpec:
     """A tool in canonical form.
@@ -63,10 +94,19 @@ def canonical_tool(tool: ToolSpec) -> ToolSpec:
         The same tool; equal specs have equal bytes, however they were written.
 
     Raises:
-        ToolError: It has no name, or its schema is not plain JSON data.
+        ToolError: It is none, has no name, or its schema is not plain JSON data.
     """
+    if not isinstance(tool, ToolSpec):  # pyright: ignore[reportUnnecessaryIsInstance] (untyped callers)
+        raise ToolError(
+            f"a tool is a {type(tool).__name__}, and a ToolSpec is needed; "
+            "`tool_from` makes one of a function or of a framework's tool"
+        )
     if not tool.name:
         raise ToolError(f"a tool{f' of server {tool.server!r}' if tool.server else ''} has no name; give it one")
+    for part, value, kind in (("description", tool.description, str), ("parameters", tool.parameters, Mapping)):
+        if not isinstance(value, kind):
+            needed = "a JSON schema as a dict" if kind is Mapping else "text"
+            raise ToolError(f"tool {tool.name!r}: {part} is a {type(value).__name__}; pass {needed}")
     parameters = cast("dict[str, object]", _schema(dict(tool.parameters), f"tool {tool.name!r}: parameters"))
     return replace(tool, parameters=parameters)
 

@@ -16,6 +16,7 @@ from ..paths import parse_path
 from ..profiles import Profile
 from ..snapshots import Snapshot
 from ._arguments import argument_problems
+from ._fields import only
 from ._tools_state import BRIDGE, Tools
 
 _SHOWN = 5
@@ -44,9 +45,12 @@ def decide_call(tools: Tools, call: ToolCall) -> CallDecision:
     Args:
         tools: The conversation's tools (`state.tools`).
         call: What the model wrote.
+
+    Raises:
+        SchemaError: `tools` is something else.
     """
     name, arguments = call.name, call.arguments
-    if name == BRIDGE.name and tools.has_bridge:
+    if only(Tools, tools).has_bridge and name == BRIDGE.name:
         opened = _opened(call)
         if isinstance(opened, str):
             return CallDecision(call, opened)

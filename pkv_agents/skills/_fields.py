@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self, cast, get_args, get_origin
+from typing import Any, Self, TypeVar, cast, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict
 
@@ -62,3 +62,18 @@ class StateField(BaseModel):
                 f"{schema.__name__} has no field {path} of type {cls.__name__}; declare it there, "
                 f"`{path.rpartition('.')[2]}: {cls.__name__} = {cls.__name__}()`"
             )
+
+
+FieldT = TypeVar("FieldT", bound=StateField)
+
+
+def only(kind: type[FieldT], given: object) -> FieldT:
+    """What was given, if it is of a kind: the whole state is the usual mistake.
+
+    Raises:
+        SchemaError: It is not.
+    """
+    if isinstance(given, kind):
+        return given
+    name = kind.__name__
+    raise SchemaError(f"a {name} is needed, not a {type(given).__name__}; pass the state's field, state.{name.lower()}")

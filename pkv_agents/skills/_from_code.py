@@ -55,7 +55,7 @@ def tool_from(source: object, *, name: str = "", description: str = "") -> ToolS
     """
     found = _read(source)
     made = checked_tool(
-        ToolSpec(name or found.name, description or found.description, found.parameters, found.server, found.id)
+        ToolSpec(name or found.name, description or found.description or "", found.parameters, found.server, found.id)
     )
     if (problem := schema_problem(made.parameters)) is not None:
         raise ToolError(f"tool {made.name!r}: its parameters are no JSON Schema of a call ({problem})")

@@ -21,8 +21,9 @@ from ..paths import canonical_path, join_field, join_key, parse_path
 from ..state import TrackedState
 from ..styles import DEFAULT_STYLE, ErrataStyle
 from ..tokens import estimate_tokens
-from ._skill import Skill, only_skills
-from ._state import OutsideText, Skills, SkillText, text_of
+from ._fields import only
+from ._skill import Skill, check_options, only_skills
+from ._state import OutsideText, Skills, SkillText, changed_notice, plain_text, text_of
 
 Patch = dict[str, object]
 """Path to new value, as `apply_patch` takes it; plain data."""
@@ -41,7 +42,8 @@ class SkillRegistry:
         count: Counts the tokens of a text, for instance `token_counter(model).count`; an estimate when left out.
 
     Raises:
-        SkillError: It is no list of skills, two have one name, one needs another that is not there, or a circle.
+        SkillError: It is no list of skills, two have one name, one needs another that is not there, or a circle; or an
+            option is something else.
     """
 
     skills: tuple[Skill, ...] = ()
@@ -63,6 +65,7 @@ class SkillRegistry:
                 raise SkillError(
                     f"two skills have the name {skill.name!r}; rename one, or use `replaced` for a new version"
                 )
+        check_options(field, budget, count)
         object.__setattr__(self, "skills", tuple(named[name] for name in sorted(named)))
         object.__setattr__(self, "field", canonical_path(field))
         object.__setattr__(self, "budget", budget)
@@ -177,10 +180,10 @@ class SkillRegistry:
             SkillError: It is unknown, or does not fit the budget; the message says what could be retired.
         """
         told = self._told(name)
-        if skills.active.get(name) == told:
+        if only(Skills, skills).active.get(name) == told:
             return {}
         self._check_budget(Skills(active={**skills.active, name: told}), f"skill {name!r}")
-        return {self._path("active", name): _plain(told)}
+        return {self._path("active", name): plain_text(told)}
 
     def retire(self, name: str, skills: Skills) -> Patch:
         """The patch that takes a skill out of use; empty when it is not active.
@@ -190,7 +193,7 @@ class SkillRegistry:
         """
         if name in self and self[name].pinned:
             raise SkillError(f"skill {name!r} is pinned; take it out of the registry, or do not pin it")
-        return {self._path("active", name): dict(_GONE)} if name in skills.active else {}
+        return {self._path("active", name): dict(_GONE)} if name in only(Skills, skills).active else {}
 
     def refresh(self, skills: Skills) -> Patch:
         """The patch that brings a conversation up to this registry.
@@ -200,7 +203,8 @@ class SkillRegistry:
         held against a new version: the old one would be wrong.
         """
         pinned = {skill.name for skill in self.skills if skill.pinned}
-        active = {name: self._told(name) for name in sorted(pinned | {n for n in skills.active if n in self})}
+        kept = pinned | {name for name in only(Skills, skills).active if name in self}
+        active = {name: self._told(name) for name in sorted(kept)}
         return {
             **self._moved("available", skills.available, self._catalogue()),
             **self._moved("active", skills.active, active),
@@ -225,11 +229,11 @@ class SkillRegistry:
         skills = Skills.at(state, self.field)
         patch, begun = self.refresh(skills), bool(skills.available or skills.active)
         names = sorted({parse_path(path)[-1].text for path in patch})
-        return patch, (_changed(names),) if names and begun else ()
+        return patch, (changed_notice(names),) if names and begun else ()
 
     def active_tokens(self, skills: Skills) -> int:
         """How many tokens a conversation's active skills have."""
-        return sum(self.count(text_of(value)) for value in skills.active.values())
+        return sum(self.count(text_of(value)) for value in only(Skills, skills).active.values())
 
     def _with(self, skills: Iterable[Skill]) -> SkillRegistry:
         return SkillRegistry(skills, field=self.field, budget=self.budget, count=self.count)
@@ -269,7 +273,7 @@ class SkillRegistry:
 
     def _moved(self, part: str, old: Mapping[str, SkillText], new: Mapping[str, SkillText]) -> Patch:
         gone: Patch = {self._path(part, name): dict(_GONE) for name in old if name not in new}
-        return gone | {self._path(part, name): _plain(text) for name, text in new.items() if old.get(name) != text}
+        return gone | {self._path(part, name): plain_text(text) for name, text in new.items() if old.get(name) != text}
 
     def _path(self, part: str, name: str) -> str:
         return join_key(join_field(self.field, part), name)
@@ -280,20 +284,6 @@ class SkillRegistry:
         may_go = [n for n in skills.active if n in self and not self[n].pinned and what != f"skill {n!r}"]
         mend = f"retire one of: {', '.join(may_go)}" if may_go else "raise the budget, or load a shorter one"
         raise SkillError(f"with {what} {tokens:,} tokens would be active, and the budget is {self.budget:,}; {mend}")
-
-
-def _changed(names: Iterable[str]) -> Notice:
-    return Notice(
-        "skills_changed",
-        path=", ".join(names),
-        mend="nothing: the next request tells what changed, and the prefix stays",
-        message="these skills are not what the conversation was told; they came, went or have new texts",
-    )
-
-
-def _plain(value: SkillText) -> object:
-    """A patch's value as plain data."""
-    return {"text": value.text} if isinstance(value, OutsideText) else value
 
 
 __all__ = ["SkillRegistry"]

@@ -8,6 +8,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from numbers import Real
 from typing import cast
 
 from ..errors import SkillError
@@ -179,4 +180,21 @@ def only_skills(given: object) -> Iterator[Skill]:
         yield part
 
 
-__all__ = ["Skill", "only_skills"]
+def check_options(field: object, budget: object, count: object) -> None:
+    """Refuse what would only fail when a model loads a skill.
+
+    Raises:
+        SkillError: One of a registry's options is something else.
+    """
+    if not isinstance(field, str):
+        raise SkillError(f"field: the path of the state's Skills, field='skills', not a {type(field).__name__}")
+    if budget is not None and (not isinstance(budget, int) or isinstance(budget, bool) or budget < 0):
+        given = "less than 0" if isinstance(budget, int) and budget < 0 else f"a {type(budget).__name__}"
+        raise SkillError(f"budget: how many tokens, budget=8000, or None for any number, not {given}")
+    counted: object = count("a") if callable(count) else None
+    if not isinstance(counted, Real):
+        given = f"one to a {type(counted).__name__}" if callable(count) else f"a {type(count).__name__}"
+        raise SkillError(f"count: a function from a text to its number of tokens, not {given}")
+
+
+__all__ = ["Skill", "check_options", "only_skills"]

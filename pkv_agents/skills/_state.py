@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -57,6 +58,21 @@ class Skills(StateField):
             mend="see that the function given as skills= returns a SkillRegistry",
             message=f"the skills could not be read ({type(error).__name__}), so those that are known stay as they are",
         )
+
+
+def changed_notice(names: Iterable[str]) -> Notice:
+    """What there is to say of skills that are not what a conversation was told."""
+    return Notice(
+        "skills_changed",
+        path=", ".join(names),
+        mend="nothing: the next request tells what changed, and the prefix stays",
+        message="these skills are not what the conversation was told; they came, went or have new texts",
+    )
+
+
+def plain_text(value: SkillText) -> object:
+    """A text as plain data, for a patch."""
+    return {"text": value.text} if isinstance(value, OutsideText) else value
 
 
 def text_of(value: SkillText) -> str:

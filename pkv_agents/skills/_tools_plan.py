@@ -20,10 +20,12 @@ from ..paths import join_field, join_key
 from ..profiles import Profile
 from ..tokens import estimate_tokens
 from ..tools import ToolSpec, checked_tool, order_tools, tool_json
-from ._arguments import same_shape, schema_problem
+from ._arguments import same_shape
+from ._fields import only
 from ._registry import Patch
+from ._sendable import check_sendable, only_specs, sendable_tools
 from ._state import OutsideText, SkillText
-from ._tools_state import BRIDGE, Status, ToolChange, ToolNote, Tools, ToolSwitch, form, form_of
+from ._tools_state import BRIDGE, Status, ToolChange, ToolNote, Tools, ToolSwitch, form, form_of, is_bridge
 
 MANY_TOOLS = 128
 """More than so many are refused by OpenAI's API, and models choose badly long before."""
@@ -52,14 +54,13 @@ def start_tools(tools: Iterable[ToolSpec], *, bridge: bool = False) -> Tools:
         bridge: Put a constant tool into the array that calls late ones, for providers that know no late tools.
 
     Raises:
-        ToolError: Two tools have one name, which no provider takes, or the parameters of one are no JSON Schema.
+        ToolError: Two tools have one name, one has a name that providers do not take, the parameters of one are no JSON
+            Schema, or there is something else among them.
     """
-    array = order_tools((), [*tools, *([BRIDGE] if bridge else [])])
-    _check_names(array)
-    for tool in array:
-        if (problem := schema_problem(tool.parameters)) is not None:
-            raise ToolError(f"tool {tool.key!r}: its parameters are no JSON Schema of a call ({problem})")
-    return Tools(array=tuple(map(checked_tool, array)))
+    given = [tool for tool in only_specs(tools) if not (bridge and is_bridge(tool))]
+    listed = [*([BRIDGE] if bridge else []), *given]
+    check_sendable(listed)
+    return Tools(array=tuple(map(checked_tool, order_tools((), listed))))
 
 
 def qualified(tools: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
@@ -73,12 +74,7 @@ def qualified(tools: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
     """
     listed = order_tools((), tools)
     names = [tool.name for tool in listed]
-    made = tuple(
-        replace(tool, name=f"{tool.server}__{tool.name}", id=tool.id or tool.name)
-        if names.count(tool.name) > 1 and tool.server
-        else tool
-        for tool in listed
-    )
+    made = tuple(tool.of_server(tool.server) if names.count(tool.name) > 1 and tool.server else tool for tool in listed)
     _check_names(made)
     return made
 
@@ -94,6 +90,8 @@ def update_tools(
 ) -> ToolsUpdate:
     """Bring a conversation's tools up to what is true now.
 
+    A tool that cannot be sent is left out, with a notice; of several that share a name, all but the first.
+
     Args:
         tools: What the conversation has (`state.tools`).
         now: All tools that there are now, in any order.
@@ -103,12 +101,13 @@ def update_tools(
         prefix_tokens: How many tokens the last request had, for the cost in notices.
 
     Raises:
-        ToolError: Two tools have one name.
+        SchemaError: `tools` is something else.
+        ToolError: There is something else than specs in `now`.
     """
-    listed = order_tools((), now)
-    _check_names(listed)
-    current, notices = _without_refused(listed)
-    sent = {tool.name: tool for tool in tools.array if tool.name != BRIDGE.name}
+    taken = [BRIDGE.name] if only(Tools, tools).has_bridge else []
+    good, refused = sendable_tools((tool for tool in only_specs(now) if not is_bridge(tool)), taken=taken)
+    current, notices = {tool.name: tool for tool in good}, list(refused)
+    sent = {tool.name: tool for tool in tools.array if not is_bridge(tool)}
     moves = _Moves(tools, profile, prefix_tokens)
     for name in sorted({*sent, *current, *tools.changed}):
         status: Status = "on" if name in current and name not in off else "off"
@@ -169,18 +168,6 @@ class _Moves:
         return None
 
 
-def _without_refused(tools: Iterable[ToolSpec]) -> tuple[dict[str, ToolSpec], list[Notice]]:
-    """The tools by name, but for those whose schema is none, each of which is a notice."""
-    good: dict[str, ToolSpec] = {}
-    notices: list[Notice] = []
-    for tool in tools:
-        if (problem := schema_problem(tool.parameters)) is not None:
-            notices.append(_refused(tool, problem))
-        elif tool.name != BRIDGE.name:
-            good[tool.name] = tool
-    return good, notices
-
-
 def _words(tool: ToolSpec) -> SkillText:
     return OutsideText(text=tool.description) if tool.server else tool.description
 
@@ -220,15 +207,6 @@ def _differs(old: ToolChange | None, new: ToolChange) -> bool:
         fields = {"status", "call_with"}
         return old.model_dump(include=fields) != new.model_dump(include=fields) or tool_json(before) != tool_json(after)
     return old != new
-
-
-def _refused(tool: ToolSpec, problem: str) -> Notice:
-    return Notice(
-        "tool_refused",
-        path=tool.key,
-        mend="mend the schema where the tool is declared",
-        message=f"the tool is left out: its parameters are no JSON Schema of a call ({problem})",
-    )
 
 
 def _late(name: str, cost: str) -> Notice:

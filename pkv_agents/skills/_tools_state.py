@@ -7,15 +7,17 @@ tools.changed[track_parcel].tool.parameters: {...}       a tool that came late
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..markers import Hidden, Untrusted
+from ..notices import Notice
 from ..tools import ToolSpec
 from ._fields import StateField
+from ._sendable import sendable_tools
 from ._state import SkillText, text_of
 
 Status = Literal["on", "off"]
@@ -34,6 +36,11 @@ BRIDGE = ToolSpec(
     },
 )
 """A tool that calls others. It stands in the array from the start, so that a late tool need not."""
+
+
+def is_bridge(tool: ToolSpec) -> bool:
+    """Whether a tool is the one that calls others, in whatever words; an application's own may have its name."""
+    return tool.name == BRIDGE.name and not tool.server and tool.parameters == BRIDGE.parameters
 
 
 class _Entry(BaseModel):
@@ -83,10 +90,52 @@ class Tools(StateField):
     changed: dict[str, ToolChange] = Field(default_factory=dict[str, ToolChange])
     array: Annotated[tuple[ToolSpec, ...], Hidden()] = ()
 
+    @staticmethod
+    def sendable(tools: Iterable[ToolSpec]) -> tuple[tuple[ToolSpec, ...], tuple[Notice, ...]]:
+        """Those of the tools that can be sent, for `start_tools` where a conversation is under way already.
+
+        Args:
+            tools: The tools; of several that share a name it is the first.
+
+        Returns:
+            The tools, and a notice `tool_refused` for each that has no name of its own that providers take, or no
+            schema.
+
+        Raises:
+            ToolError: There is something else among them.
+        """
+        return sendable_tools(tools)
+
+    @classmethod
+    def carried(
+        cls, schema: type[BaseModel], before: Mapping[str, object], now: Mapping[str, object]
+    ) -> Mapping[str, object]:
+        """A state that replaces another, with the conversation's tools where it leaves them empty.
+
+        The array is what was sent, which a fresh state of the application's does not know: without it another array
+        would go out, in a prefix that it breaks at its start.
+
+        Args:
+            schema: The class of both states.
+            before: The state that is replaced, as plain data by the names of fields.
+            now: The one that replaces it; not changed.
+        """
+        kept = dict(now)
+        for name, info in schema.model_fields.items():
+            old, new, kind = before.get(name), now.get(name), info.annotation
+            if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
+                continue
+            was, fresh = cast("Mapping[str, object]", old), cast("Mapping[str, object]", new)
+            if kind is cls:
+                kept[name] = fresh if fresh.get("array") or fresh.get("changed") else was
+            elif isinstance(kind, type) and issubclass(kind, BaseModel):
+                kept[name] = cls.carried(kind, was, fresh)
+        return kept
+
     @property
     def specs(self) -> Mapping[str, ToolSpec]:
         """Every tool that can be called now, as it is now, by the name that a model knows it by."""
-        known = {tool.name: tool for tool in self.array if tool.name != BRIDGE.name}
+        known = {tool.name: tool for tool in self.array if not is_bridge(tool)}
         for name, change in self.changed.items():
             if isinstance(change, ToolNote) and name in known:
                 known[name] = replace(known[name], description=text_of(change.description))
@@ -97,7 +146,7 @@ class Tools(StateField):
     @property
     def has_bridge(self) -> bool:
         """Whether the array holds the tool that calls late ones."""
-        return any(tool.name == BRIDGE.name for tool in self.array)
+        return any(map(is_bridge, self.array))
 
     def is_on(self, name: str) -> bool:
         """Whether a tool may be called."""
