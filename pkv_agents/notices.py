@@ -36,7 +36,9 @@ The codes of the core:
 | `skills_unreadable` | an application's function that gives the skills failed; those that are known stay |
 | `tool_late` | a tool came late and went into the tools array, so the prefix broke at its start |
 | `tool_parameters_changed` | a tool takes other arguments than the array says |
-| `tool_refused` | a tool was left out: its schema or text is none that could be sent |
+| `tool_refused` | a tool was left out: its name, schema or text is none that could be sent, or its name is taken |
+| `tools_unreadable` | an application's function that gives tools, or says which are off, failed; what is known stays |
+| `tool_unknown` | a tool that there is not is said to be on or off; it is misspelt, or not there yet |
 | `kv_approximate` | a local answer rests on keys and values that were composed or edited, as it was asked for |
 | `many_tools` | there are more tools than some providers take |
 """

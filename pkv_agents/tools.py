@@ -132,7 +132,7 @@ def checked_tool(tool: ToolSpec) -> ToolSpec:
     """A tool in canonical form whose text can be sent; see `canonical_tool`."""
     one = canonical_tool(tool)
     try:
-        _json([one.name, one.description, one.parameters]).encode()
+        _json([one.name, one.description, one.parameters, one.server, one.id]).encode()
     except UnicodeEncodeError:
         raise ToolError(f"tool {tool.name!r}: text with half of a surrogate pair; decode it first") from None
     return one

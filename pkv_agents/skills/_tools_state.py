@@ -7,12 +7,14 @@ tools.changed[track_parcel].tool.parameters: {...}       a tool that came late
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Annotated, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ..errors import ToolError
 from ..markers import Hidden, Untrusted
 from ..notices import Notice
 from ..tools import ToolSpec
@@ -105,6 +107,40 @@ class Tools(StateField):
             ToolError: There is something else among them.
         """
         return sendable_tools(tools)
+
+    @staticmethod
+    def listed(source: str, found: object) -> list[object]:
+        """What an application gave as tools, if it is a list of something.
+
+        Args:
+            source: What it was given as, for the error.
+            found: What it gave, or what its function returned.
+
+        Raises:
+            ToolError: It is no list.
+        """
+        if inspect.iscoroutine(found):
+            found.close()  # nobody will await it
+            raise ToolError(f"{source}: a plain function is needed, not an async one; let it return what was fetched")
+        if isinstance(found, str | bytes | Mapping) or not isinstance(found, Iterable):
+            raise ToolError(f"{source}: a list of tools is needed, not a {type(found).__name__}")
+        return list(cast("Iterable[object]", found))
+
+    @staticmethod
+    def kept(source: str, error: Exception) -> Notice:
+        """What there is to say where an application's function fails: a conversation keeps what it knows of its tools.
+
+        Args:
+            source: What the function was given as.
+            error: What it raised, or what is wrong with what it returned.
+        """
+        why = str(error) if isinstance(error, ToolError) else type(error).__name__
+        return Notice(
+            "tools_unreadable",
+            path=source,
+            mend="let the function return a list, and what it knows where it cannot ask",
+            message=f"the application's function failed ({why}), so what is known of its tools stays as it is",
+        )
 
     @classmethod
     def carried(

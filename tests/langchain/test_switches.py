@@ -112,5 +112,6 @@ def test_what_is_no_switch(name: str, words: str) -> None:
 
 def test_a_list_of_those_that_are_on_leaves_the_tools_that_ask_for_others_on() -> None:
     names = ("cancel", "refund", "load_skill", "read_skill_file", "call_tool")
-    assert names_off(["refund"], names) == {"cancel"}
-    assert names_off({"load_skill": False}, names) == {"load_skill"}
+    assert names_off(["refund"], names, names[2:]) == {"cancel"}
+    assert names_off({"load_skill": False}, names, names[2:]) == {"load_skill"}
+    assert names_off(["refund"], names) == {*names} - {"refund"}, "the application's own of these names"

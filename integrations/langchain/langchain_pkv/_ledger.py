@@ -21,7 +21,7 @@ from pkv_agents import Ledger, LedgerError, Usage
 LEDGER_CHANNEL = "pkv_ledger"
 STATE_CHANNEL = "pkv_state"
 _FORMAT = "pkv-langgraph/1"
-_MAX_TOLD = 64
+_MAX_TOLD = 1000
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,17 +6,20 @@ together, those that can are, and the others are a conflict or a mistake.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, Literal, TypeVar, cast
 
 from langgraph.types import Overwrite
 
+from langchain_pkv._messages import compact_json
 from langchain_pkv._plain import dump, load
 from pkv_agents import (
     Notice,
     PatchConflict,
     StateError,
+    Tools,
     TrackedState,
     apply_patch,
     diff,
@@ -44,6 +47,7 @@ def merge_step(
         The new state as JSON, and why an update was refused.
     """
     refused: str | None = None
+    before = text
     rest = list(updates)
     while rest:
         patches = list(takewhile(_is_mapping, rest)) if text is not None else []
@@ -56,7 +60,16 @@ def merge_step(
             except Exception as error:  # noqa: BLE001  # a validator of the user's may raise anything
                 refused = _reason(error)
         rest = rest[len(patches) or 1 :]
-    return text, refused
+    return _with_tools(schema, before, text), refused
+
+
+def _with_tools(schema: type[TrackedState], before: str | None, now: str | None) -> str | None:
+    """The new state, with the thread's tools array where a fresh state of the application's leaves it empty."""
+    if before is None or now is None or before == now:
+        return now
+    given = json.loads(now)
+    kept = Tools.carried(schema, json.loads(before), given)
+    return now if kept == given else compact_json(kept)
 
 
 def _is_mapping(update: object) -> bool:

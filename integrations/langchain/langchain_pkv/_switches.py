@@ -13,9 +13,8 @@ from typing import Any, cast, get_args, get_origin
 from langchain.agents.middleware.types import ToolCallRequest
 from langchain_core.messages import ToolMessage
 
-from pkv_agents import BRIDGE, LOAD_SKILL, READ_SKILL_FILE, SchemaError, TrackedState
+from pkv_agents import Notice, SchemaError, TrackedState
 
-_ASKING = frozenset({LOAD_SKILL.name, READ_SKILL_FILE.name, BRIDGE.name})
 _KINDS = (dict, list, set, frozenset, tuple)
 
 
@@ -41,29 +40,47 @@ def checked_switch(schema: type[TrackedState], name: str | None) -> str | None:
     return name
 
 
-def names_off(switches: object, names: Collection[str]) -> frozenset[str]:
+def names_off(switches: object, names: Collection[str], asking: Collection[str] = ()) -> frozenset[str]:
     """Those of the tools that are off.
 
     Args:
         switches: The field's value.
         names: The tools' names.
+        asking: Of these those that are ours, by which a model asks for others.
     """
     if isinstance(switches, Mapping):
         known = cast("Mapping[str, bool]", switches)
         return frozenset(name for name in names if not known.get(name, True))
     # Who lists an application's tools that are on does not mean those by which a model asks for the others.
-    return frozenset(names) - frozenset(cast("Collection[str]", switches)) - _ASKING
+    return frozenset(names) - frozenset(cast("Collection[str]", switches)) - frozenset(asking)
 
 
-def answer_if_off(switches: object, request: ToolCallRequest) -> ToolMessage | None:
+def name_of(given: object) -> str:
+    """The name of one of a request's tools; empty where a provider's own has none."""
+    record = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {"name": getattr(given, "name", "")}
+    return str(cast("Mapping[str, Any]", record.get("function", record)).get("name") or "")
+
+
+def no_tool(field: str, name: str) -> Notice:
+    """The notice for a name in the field that no tool has."""
+    return Notice(
+        "tool_unknown",
+        path=f"{field}[{ascii(name[:80])[1:-1]}]",
+        mend="write it as the tool is called, a server's `server__name`; one that comes later is right as it is",
+        message="no tool has this name, so nothing is turned on or off by it",
+    )
+
+
+def answer_if_off(switches: object, request: ToolCallRequest, asking: Collection[str] = ()) -> ToolMessage | None:
     """The error that answers a call of a tool that is off; None where it is on.
 
     Args:
         switches: The field's value.
         request: The tool call.
+        asking: The names of our own tools, by which a model asks for others.
     """
     name, call_id = request.tool_call["name"], request.tool_call["id"]
-    if not names_off(switches, (name,)):
+    if not names_off(switches, (name,), asking):
         return None
     text = f"Error: the tool {name} is turned off at present, so it was not run. Go on without it."
     return ToolMessage(text, name=name, tool_call_id=call_id or "", status="error")

@@ -7,52 +7,30 @@ called. A late tool is called natively or through `call_tool`, and run here, sin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+import inspect
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, cast
 
 from langchain.agents.middleware.types import ToolCallRequest
 from langchain_core.messages import ToolMessage
-from langchain_core.tools import BaseTool, tool
-from langgraph.runtime import Runtime
+from langchain_core.tools import BaseTool
 
 from langchain_pkv._home import Home, Patch
-from langchain_pkv._skills import as_langchain
+from langchain_pkv._offers import LateTools, Offer, Offers
+from langchain_pkv._skills import SkillDesk, as_langchain
 from pkv_agents import (
     BRIDGE,
     Notice,
     Profile,
     SchemaError,
     ToolCall,
-    ToolError,
     Tools,
-    ToolSpec,
     TrackedState,
     decide_call,
     start_tools,
-    tool_from,
     update_tools,
 )
-
-Lists = Sequence[BaseTool | Callable[..., Any]]
-LateTools = Callable[[Runtime[Any]], Lists | Mapping[str, Lists]]
-
-
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """The tools that there are now.
-
-    Attributes:
-        specs: What a model should know of them.
-        runs: What runs them, by the names that a model knows.
-        beside: The providers' own tools, which go out as they are.
-        notices: Which were left out.
-    """
-
-    specs: tuple[ToolSpec, ...]
-    runs: Mapping[str, BaseTool]
-    beside: tuple[Mapping[str, Any], ...] = ()
-    notices: tuple[Notice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,19 +55,20 @@ class ToolShelf:
         field: The field of the state, of type `Tools`.
         late: Finds tools that the agent was not made with; None: there are none.
         home: Where the state is.
+        taken: The names of our own tools.
 
     Raises:
         SchemaError: The schema has no such field, or `late` is no function.
     """
 
-    def __init__(self, field: str, late: LateTools | None, home: Home) -> None:
+    def __init__(self, field: str, late: LateTools | None, home: Home, taken: Collection[str]) -> None:
         Tools.check_at(home.schema, field)
-        if late is not None and not callable(late):
-            raise SchemaError(
-                f"late_tools is a function from LangGraph's Runtime to tools, not a {type(late).__name__}"
-            )
+        if late is not None and (not callable(late) or inspect.iscoroutinefunction(late)):
+            given = "an async one: let it return what was fetched before" if callable(late) else type(late).__name__
+            raise SchemaError(f"late_tools is a function from LangGraph's Runtime to tools, not {given}")
         self.field = field
-        self._late = late
+        self._has_bridge = late is not None
+        self._offers = Offers(late, {*taken, *([BRIDGE.name] if late is not None else [])})
 
     def tools(self) -> list[BaseTool]:
         """`call_tool`, by which late tools are called, where there can be any."""
@@ -97,77 +76,44 @@ class ToolShelf:
         def call_tool(**arguments: Any) -> str:  # what it calls is run in its place
             return f"{BRIDGE.name} has nothing to call in this conversation; nothing was done."
 
-        return [as_langchain(BRIDGE, call_tool)] if self._late is not None else []
+        return [as_langchain(BRIDGE, call_tool)] if self._has_bridge else []
 
     def of(self, state: TrackedState) -> Tools:
         """The conversation's tools."""
         return Tools.at(state, self.field)
 
-    def offer(self, given: Sequence[object], runtime: Any) -> Offer:
-        """The tools that there are now.
+    def offer(self, given: Sequence[object], runtime: Any, known: Tools | None) -> Offer:
+        """The tools that there are now; see `Offers.now`."""
+        return self._offers.now(given, runtime, known)
+
+    def news(self, state: TrackedState, offer: Offer, profile: Profile, *, begins: bool) -> ToolNews:
+        """What brings a conversation's tools up to what there is now; for one without tools, its array.
 
         Args:
-            given: The agent's: tools, and records of providers' own.
-            runtime: LangGraph's `Runtime`, or a tool's.
+            state: The state.
+            offer: What there is now.
+            profile: What the provider allows.
+            begins: Nothing was sent in this thread, so what cannot be sent is an error.
 
         Raises:
-            ToolError: A late tool has the name of another.
+            ToolError: A thread that begins has tools that cannot be sent.
         """
-        specs: dict[str, ToolSpec] = {}
-        runs: dict[str, BaseTool] = {}
-        beside: list[Mapping[str, Any]] = []
-        notices: list[Notice] = []
-        for one in given:
-            record = cast("Mapping[str, Any]", one) if isinstance(one, Mapping) else None
-            if record is not None and not _is_function(record):
-                beside.append(record)
-                continue
-            spec = tool_from(cast("object", one))
-            specs[spec.name] = spec
-            if isinstance(one, BaseTool):
-                runs[spec.name] = one
-        for server, found in self._found(runtime):
-            try:
-                spec = tool_from(found)
-            except ToolError as error:
-                notices.append(_refused(f"{found.name}@{server}" if server else found.name, str(error)))
-                continue
-            if server:
-                spec = replace(spec, name=f"{server}__{spec.name}", server=server, id=spec.name)
-            if spec.name in specs and runs.get(spec.name) is not found:
-                raise ToolError(
-                    f"late_tools: two tools have the name {spec.name!r}, and providers take a name once; return a dict "
-                    "of lists by their servers' names, which then stand before the tools'"
-                )
-            specs[spec.name], runs[spec.name] = spec, found
-        return Offer(tuple(specs.values()), runs, tuple(beside), tuple(notices))
-
-    def _found(self, runtime: Any) -> list[tuple[str, BaseTool]]:
-        found = self._late(runtime) if self._late is not None else ()
-        by_server = found if isinstance(found, Mapping) else {"": found}
-        return [
-            (server, one if isinstance(one, BaseTool) else tool(one))
-            for server, listed in by_server.items()
-            for one in listed
-        ]
-
-    def news(self, state: TrackedState, offer: Offer, profile: Profile) -> ToolNews:
-        """What brings a conversation's tools up to what there is now; for one without tools, its array."""
-        known = self.of(state)
+        known, first = self.of(state), {}
         if not known.array:
-            return ToolNews(self.anew(offer), offer.notices)
+            known = self._made(offer, begins)
+            first = self._patch(known)
         update = update_tools(known, offer.specs, profile=profile, field=self.field)
-        return ToolNews(update.patch, (*offer.notices, *update.notices), update.moves_array)
+        return ToolNews({**first, **update.patch}, (*offer.notices, *update.notices), update.moves_array)
 
     def anew(self, offer: Offer) -> Patch:
-        """The patch that makes an array of the tools that there are now, for a prefix that begins anew.
+        """The patch that makes an array of the tools that there are now, for a prefix that begins anew."""
+        return self._patch(self._made(offer, begins=False))
 
-        Raises:
-            ToolError: Two tools have one name.
-        """
-        specs = [spec for spec in offer.specs if spec.name != BRIDGE.name]
-        made = start_tools(specs, bridge=self._late is not None)
-        return {self.field: {"array": [asdict(spec) for spec in made.array], "changed": {}}}
+    def _made(self, offer: Offer, begins: bool) -> Tools:
+        return start_tools(offer.specs if begins else Tools.sendable(offer.specs)[0], bridge=self._has_bridge)
+
+    def _patch(self, tools: Tools) -> Patch:
+        return {self.field: {"array": [asdict(spec) for spec in tools.array], "changed": {}}}
 
     def needs_anew(self, state: TrackedState, why: str | None, profile: Profile) -> bool:
         """Whether a head that begins anew should have a new array before it.
@@ -195,13 +141,21 @@ class ToolShelf:
             name, arguments = decision.call.name, decision.call.arguments
         if name == call["name"] and request.tool is not None:
             return request
-        found = self.offer(getattr(runtime, "tools", ()), runtime).runs.get(name)
+        found = self.offer(getattr(runtime, "tools", ()), runtime, known).runs.get(name)
+        if found is None and (name != call["name"] or name in self._offers.late_names):
+            return not_now(request, name)
         if found is None:
-            return request
+            return request  # another middleware may run it
         return request.override(tool_call={**call, "name": name, "args": dict(arguments)}, tool=found)
 
 
-def shelf_of(field: str | None, late: LateTools | None, home: Home) -> ToolShelf | None:
+def not_now(request: ToolCallRequest, name: str) -> ToolMessage:
+    """The answer to a call of a tool that nothing runs in this process now."""
+    text, call = f"Error: {name} cannot be run here at the moment; nothing was done.", request.tool_call
+    return ToolMessage(text, name=call["name"], tool_call_id=call["id"] or "", status="error")
+
+
+def shelf_of(field: str | None, late: LateTools | None, home: Home, skills: SkillDesk | None) -> ToolShelf | None:
     """The shelf, where a field of the state is named for one.
 
     Raises:
@@ -214,15 +168,5 @@ def shelf_of(field: str | None, late: LateTools | None, home: Home) -> ToolShelf
         )
     if field is None and late is not None:
         raise SchemaError('late_tools needs a field of type Tools in the state: name it, tools="tools"')
-    return ToolShelf(field, late, home) if field is not None else None
-
-
-def _is_function(record: Mapping[str, Any]) -> bool:
-    """Whether a record declares a tool of the application's, and not one that the provider runs."""
-    return record.get("type") in (None, "function", "custom") and bool(
-        "function" in record or "parameters" in record or "input_schema" in record
-    )
-
-
-def _refused(path: str, message: str) -> Notice:
-    return Notice("tool_refused", path=path, mend="mend the schema where the tool is declared", message=message)
+    taken = [one.name for one in skills.tools()] if skills is not None else []
+    return ToolShelf(field, late, home, taken) if field is not None else None

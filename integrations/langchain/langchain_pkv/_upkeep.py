@@ -16,10 +16,11 @@ from langchain_core.tools import BaseTool
 
 from langchain_pkv._home import NOTHING, Home, Patch
 from langchain_pkv._native import NativeTools, as_records
+from langchain_pkv._offers import Offer
 from langchain_pkv._skills import SkillDesk
-from langchain_pkv._switches import answer_if_off, names_off
-from langchain_pkv._tools import Offer, ToolShelf
-from pkv_agents import Notice, Profile, TrackedState, TurnPlan
+from langchain_pkv._switches import answer_if_off, name_of, names_off, no_tool
+from langchain_pkv._tools import ToolShelf, not_now
+from pkv_agents import Notice, Profile, ToolError, ToolSpec, TrackedState, TurnPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +61,17 @@ class Upkeep:
         self._skills = skills
         self._shelf = shelf
         self._tools_on = tools_on
+        brought = [*(skills.tools() if skills else ()), *(shelf.tools() if shelf else ())]
+        self._ours = {one.name: one for one in brought}
+        self._seen: set[str] = set()
 
     def tools(self) -> list[BaseTool]:
         """The tools that the agent gets besides its own."""
-        return [*(self._skills.tools() if self._skills else ()), *(self._shelf.tools() if self._shelf else ())]
+        return list(self._ours.values())
 
-    def before_model(self, values: Mapping[str, Any], runtime: Any, given: Sequence[object], profile: Profile) -> Kept:
+    def before_model(
+        self, values: Mapping[str, Any], runtime: Any, given: Sequence[object], profile: Profile, *, begins: bool
+    ) -> Kept:
         """The state for a model call.
 
         Args:
@@ -73,19 +79,50 @@ class Upkeep:
             runtime: LangGraph's `Runtime`.
             given: The request's tools.
             profile: What the provider allows.
+            begins: Nothing was sent in this thread, so what is wrong with its tools is an error.
 
         Raises:
             SkillError: The pinned skills of a thread that begins are more than the budget.
-            ToolError: Two tools have one name, or the array of a thread that begins has a schema that is none.
+            ToolError: A thread that begins has tools that cannot be sent.
         """
         state = self._home.read(values, runtime)
         patch, notices = self._skills.news(state, runtime) if self._skills else (NOTHING, ())
+        mended, clashes = self._with_ours(given, begins)
+        notices = (*notices, *clashes)
         if self._shelf is None:
-            return self._kept(state, patch, runtime, notices)
-        offer = self._shelf.offer(given, runtime)
-        news = self._shelf.news(state, offer, profile)
-        kept = self._kept(state, {**patch, **news.patch}, runtime, (*notices, *news.notices), offer)
+            kept = self._kept(state, patch, runtime, (*notices, *self._unknown(state, mended)))
+            return replace(kept, tools=mended if clashes else None)
+        offer = self._shelf.offer(mended, runtime, None if begins else self._shelf.of(state))
+        news = self._shelf.news(state, offer, profile, begins=begins)
+        unknown = self._unknown(state, mended, *offer.specs, *self._shelf.of(state).array)
+        kept = self._kept(state, {**patch, **news.patch}, runtime, (*notices, *news.notices, *unknown), offer)
         return replace(kept, moves_tools=news.moves_array)
+
+    def _with_ours(self, given: Sequence[object], begins: bool) -> tuple[list[Any], tuple[Notice, ...]]:
+        """A request's tools where one of the agent's has the name of one of ours: LangChain keeps that one then.
+
+        Raises:
+            ToolError: There is one, and the thread begins.
+        """
+        made, notices = list(given), list[Notice]()
+        for at, one in enumerate(given):
+            ours = self._ours.get(name := name_of(one))
+            if ours is None or _is_copy(one, ours):
+                continue
+            problem = f"the agent has a tool {name!r} of its own, and StateMiddleware brings one of this name"
+            if begins:
+                raise ToolError(f"{problem}; rename the agent's")
+            made[at] = ours
+            notices.append(Notice("tool_refused", path=name, mend="rename the agent's tool", message=problem))
+        return made, tuple(notices)
+
+    def _unknown(self, state: TrackedState, given: Sequence[object], *specs: ToolSpec) -> tuple[Notice, ...]:
+        """What the field that turns tools on and off names and what is no tool, now or in an earlier request."""
+        if self._tools_on is None:
+            return ()
+        self._seen |= {*map(name_of, given), *(spec.name for spec in specs)}
+        named = cast("Collection[str]", getattr(state, self._tools_on))
+        return tuple(no_tool(self._tools_on, name) for name in map(str, named) if name not in self._seen)
 
     def with_new_array(self, kept: Kept, plan: TurnPlan, runtime: Any) -> Kept | None:
         """The same for a request whose head begins anew, where its tools should too; None where they need not.
@@ -122,14 +159,24 @@ class Upkeep:
         return Kept(now, left, notices, native=native, tools=[*as_records(tools), *offer.beside], offer=offer)
 
     def _off(self, state: TrackedState, names: Collection[str]) -> Collection[str]:
-        return () if self._tools_on is None else names_off(getattr(state, self._tools_on), names)
+        return () if self._tools_on is None else names_off(getattr(state, self._tools_on), names, self._ours)
 
     def before_tool(self, request: ToolCallRequest) -> ToolCallRequest | ToolMessage:
         """The call to make, or the answer to one that must not be made."""
         if self._tools_on is None and self._shelf is None:
-            return request
+            return self._run(request)
         state = self._home.read(cast("Mapping[str, Any]", request.state), cast("Any", request).runtime)
         routed = self._shelf.routed(state, request) if self._shelf is not None else request
-        if isinstance(routed, ToolMessage) or self._tools_on is None:
-            return routed
-        return answer_if_off(getattr(state, self._tools_on), routed) or routed
+        if not isinstance(routed, ToolMessage) and self._tools_on is not None:
+            routed = answer_if_off(getattr(state, self._tools_on), routed, self._ours) or routed
+        return routed if isinstance(routed, ToolMessage) else self._run(routed)
+
+    def _run(self, request: ToolCallRequest) -> ToolCallRequest | ToolMessage:
+        """The call, unless it is one of ours in whose place LangChain has one of the agent's."""
+        ours = self._ours.get(request.tool_call["name"])
+        return request if ours is None or _is_copy(request.tool, ours) else not_now(request, ours.name)
+
+
+def _is_copy(one: object, ours: BaseTool) -> bool:
+    """Whether a tool of a request is ours, perhaps as another middleware has wrapped it."""
+    return getattr(one, "description", None) == ours.description

@@ -27,6 +27,7 @@ from langchain_pkv._guard import checked_result
 from langchain_pkv._home import Home, OnPatch, StateSource
 from langchain_pkv._ledger import LEDGER_CHANNEL, STATE_CHANNEL, LedgerRecord, pack, unpack
 from langchain_pkv._native import told_in_text
+from langchain_pkv._offers import LateTools
 from langchain_pkv._outgoing import with_last_step
 from langchain_pkv._planned import Setting
 from langchain_pkv._profiles import check_model, check_tools, model_name, model_profile, refuses_late_system
@@ -34,7 +35,7 @@ from langchain_pkv._sent import NOT_SENT, SentMessages, was_sent, watched
 from langchain_pkv._skills import SkillDesk, SkillSource
 from langchain_pkv._state import graph_state
 from langchain_pkv._switches import checked_switch
-from langchain_pkv._tools import LateTools, shelf_of
+from langchain_pkv._tools import shelf_of
 from langchain_pkv._turn import NO_LEDGER, STATE_IGNORED, TOOLS_MOVED, UNREADABLE, LastStep, ModelCall, Turn, cause
 from langchain_pkv._upkeep import Upkeep
 from langchain_pkv._usage import usage_of
@@ -96,7 +97,8 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
         tools: The field of type `Tools`: the tools array of a thread stays as it was first sent, and what changes of
             the tools that middleware or a new version of the agent give is told, and held at call time.
         late_tools: Finds tools that the agent was not made with, for each call: a function from LangGraph's `Runtime`
-            to a list, or to lists by their servers' names, which then stand before the tools' (`files__search`).
+            to a list, or to lists by their servers' names, which then stand before the tools' (`files__search`). Where
+            it fails in a thread that is under way, what is known stays.
         skills: A registry, or a function from `Runtime` to one. The agent gets the tools `load_skill` and
             `read_skill_file`, and each thread is brought up to the registry with its next model call.
         on_patch: Applies a patch to the application's state, given a patch and the `Runtime`; needed where `skills` or
@@ -133,7 +135,7 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
         self._schema = schema
         self._home = Home(schema, state, on_patch, "skills=" if skills is not None else "tools=" if tools else "")
         desk = SkillDesk(skills, self._home) if skills is not None else None
-        shelf = shelf_of(tools, late_tools, self._home)
+        shelf = shelf_of(tools, late_tools, self._home, desk)
         self._upkeep = Upkeep(self._home, desk, shelf, checked_switch(schema, tools_on))
         self.tools = self._upkeep.tools()
         self._instructions = instructions
@@ -200,7 +202,7 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
             self._report(NO_LEDGER)
         model, refused = model_name(request.model), record.ledger.refused if record else ()
         profile = told_in_text(self._profile or self._profile_of(request.model), refused, model)
-        kept = self._upkeep.before_model(values, request.runtime, request.tools, profile)
+        kept = self._upkeep.before_model(values, request.runtime, request.tools, profile, begins=record is None)
         setting = Setting(
             record=record,
             state=kept.state,
@@ -284,8 +286,10 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
         return checked_result(schema, request, result, self._report)
 
     def _report_new(self, plan: TurnPlan, notices: Sequence[Notice], record: LedgerRecord | None) -> None:
+        told = set(record.told if record is not None else ())
         for notice in notices:
-            if record is None or cause(plan, notice) not in record.told:
+            if (name := cause(plan, notice)) not in told:
+                told.add(name)
                 self._report(notice)
 
     def _report(self, notice: Notice) -> None:
