@@ -109,12 +109,13 @@ class Tools(StateField):
         return sendable_tools(tools)
 
     @staticmethod
-    def listed(source: str, found: object) -> list[object]:
+    def listed(source: str, found: object, what: str = "tools") -> list[object]:
         """What an application gave as tools, if it is a list of something.
 
         Args:
             source: What it was given as, for the error.
             found: What it gave, or what its function returned.
+            what: What should be in the list.
 
         Raises:
             ToolError: It is no list.
@@ -123,7 +124,7 @@ class Tools(StateField):
             found.close()  # nobody will await it
             raise ToolError(f"{source}: a plain function is needed, not an async one; let it return what was fetched")
         if isinstance(found, str | bytes | Mapping) or not isinstance(found, Iterable):
-            raise ToolError(f"{source}: a list of tools is needed, not a {type(found).__name__}")
+            raise ToolError(f"{source}: a list of {what} is needed, not a {type(found).__name__}")
         return list(cast("Iterable[object]", found))
 
     @staticmethod

@@ -202,3 +202,15 @@ def test_skills_that_cannot_be_read_stay_as_they_are(wrong: Any) -> None:
     now[0] = wrong
     with pytest.raises((SchemaError, KeyError)):
         agent.invoke(user("go", pkv_state=Desk()), {"configurable": {"thread_id": "another"}})
+
+
+@pytest.mark.parametrize("more", ["self", "runtime", "config", "run_manager", "name_"])
+@pytest.mark.parametrize("tools", [None, "tools"])
+def test_arguments_that_a_model_makes_up_raise_nothing(more: str, tools: str | None) -> None:
+    load = {**LOADS[0], "args": {"name": "refunds", more: 1}}
+    model, provider = openai_model(script=[[load], "done"])
+    agent = agent_for(model, skills=a_registry(), tools=tools)
+    out = agent.invoke(user("go", pkv_state=Desk()), CONFIG)
+    assert out["messages"][-1].text == "done"
+    assert ("refunds" in state_of(agent).skills.active) == (tools is None), "the array's guard holds it to its schema"
+    assert_told_is_true(provider.bodies[-1], state_of(agent))

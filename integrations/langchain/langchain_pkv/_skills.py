@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -52,10 +53,12 @@ class SkillDesk:
     """
 
     def __init__(self, source: SkillSource, home: Home) -> None:
-        if not (isinstance(source, SkillRegistry) or callable(source)):
+        is_async = inspect.iscoroutinefunction(source)
+        if is_async or not (isinstance(source, SkillRegistry) or callable(source)):
             raise SchemaError(
                 "skills takes a SkillRegistry, or a function from LangGraph's Runtime to one, "
-                f"not {type(source).__name__}: a folder is SkillRegistry(load_skills(folder))"
+                f"not {'an async one' if is_async else type(source).__name__}: "
+                "a folder is SkillRegistry(load_skills(folder))"
             )
         if isinstance(source, SkillRegistry):
             Skills.check_at(home.schema, source.field)

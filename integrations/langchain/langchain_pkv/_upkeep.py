@@ -173,8 +173,15 @@ class Upkeep:
 
     def _run(self, request: ToolCallRequest) -> ToolCallRequest | ToolMessage:
         """The call, unless it is one of ours in whose place LangChain has one of the agent's."""
-        ours = self._ours.get(request.tool_call["name"])
-        return request if ours is None or _is_copy(request.tool, ours) else not_now(request, ours.name)
+        call = request.tool_call
+        ours = self._ours.get(call["name"])
+        if ours is None:
+            return request
+        if not _is_copy(request.tool, ours):
+            return not_now(request, ours.name)
+        # Arguments that a model makes up (`self`) would go to the function that LangChain calls with them.
+        known = {name: value for name, value in call["args"].items() if name in ours.args}
+        return request.override(tool_call={**call, "args": known})
 
 
 def _is_copy(one: object, ours: BaseTool) -> bool:

@@ -44,6 +44,7 @@ from pkv_agents import (
     SessionError,
     SessionReport,
     StateError,
+    Tools,
     TrackedState,
     dump_state,
     load_state,
@@ -116,7 +117,7 @@ class ContextSession(Generic[StateT]):
         return self._state(await ctx.store.get(STATE_KEY, default=None))
 
     async def set(self, ctx: Context[Any], state: StateT) -> None:
-        """Replace the state of a context.
+        """Replace the state of a context. Its tools stay as they are where the new one leaves them empty.
 
         Args:
             ctx: The workflow's context.
@@ -127,8 +128,11 @@ class ContextSession(Generic[StateT]):
             SessionError: The application owns the state.
         """
         self.check_ours()
-        data = dump_state(self._owned(state))
+        data: Mapping[str, object] = dump_state(self._owned(state))
         async with lock_of(ctx.store):
+            before = await ctx.store.get(STATE_KEY, default=None)
+            if isinstance(before, Mapping):
+                data = Tools.carried(self._schema, cast("Mapping[str, object]", before), data)
             await put(ctx.store, STATE_KEY, data)
 
     async def update(

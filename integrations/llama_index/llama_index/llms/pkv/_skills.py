@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -25,6 +27,8 @@ from pkv_agents import (
 SkillSource = SkillRegistry | Callable[[], SkillRegistry]
 """A registry, or a function that returns the one of now: skills may change while a program runs."""
 
+_log = logging.getLogger("pkv_agents")
+
 _locks: WeakKeyDictionary[AgentSession[Any], threading.Lock] = WeakKeyDictionary()
 
 
@@ -34,9 +38,11 @@ def check_skills(skills: object) -> None:
     Raises:
         SkillError: It is none.
     """
-    if skills is None or isinstance(skills, SkillRegistry) or (callable(skills) and not isinstance(skills, type)):
+    is_async = inspect.iscoroutinefunction(skills)
+    is_function = callable(skills) and not isinstance(skills, type) and not is_async
+    if skills is None or isinstance(skills, SkillRegistry) or is_function:
         return
-    given = skills.__name__ if isinstance(skills, type) else type(skills).__name__
+    given = "an async one" if is_async else skills.__name__ if isinstance(skills, type) else type(skills).__name__
     raise SkillError(
         f"skills: a SkillRegistry or a function that returns one is needed, not {given}: "
         "a folder is SkillRegistry(load_skills(folder))"
@@ -53,6 +59,19 @@ def registry_of(skills: SkillSource) -> SkillRegistry:
     if isinstance(found, SkillRegistry):  # pyright: ignore[reportUnnecessaryIsInstance] (untyped callers)
         return found
     raise SkillError(f"skills: the function returned {type(found).__name__}, not a SkillRegistry")
+
+
+def _registry_now(skills: SkillSource) -> SkillRegistry:
+    """The registry of now, for a model's call.
+
+    Raises:
+        SkillError: It cannot be read; the message is for the model, and the application's error is in the log.
+    """
+    try:
+        return registry_of(skills)
+    except Exception as error:
+        _log.exception("skills: the application's function failed")
+        raise SkillError("The skills cannot be read at present; nothing was done.") from error
 
 
 def _registry_for(skills: SkillSource, state: TrackedState) -> SkillRegistry | Notice:
@@ -117,7 +136,7 @@ def answered(session: AgentSession[Any], skills: SkillSource, name: str, argumen
         SkillError: The call makes no sense; the message is for the model.
     """
     with _lock_of(session):
-        answer = _answer(registry_of(skills), name, arguments, session.state)
+        answer = _answer(_registry_now(skills), name, arguments, session.state)
         if answer.patch:
             session.update(answer.patch)
     return _text(answer)
@@ -127,7 +146,7 @@ async def aanswered(
     source: ContextSession[Any], ctx: Context[Any], skills: SkillSource, name: str, arguments: Mapping[str, object]
 ) -> str:
     """The same in a workflow's context."""
-    registry = registry_of(skills)
+    registry = _registry_now(skills)
     answer = _answer(registry, name, arguments, await source.get(ctx))
     if not answer.patch:
         return _text(answer)

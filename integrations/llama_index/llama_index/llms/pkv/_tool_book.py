@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+import logging
 from collections.abc import Callable, Collection
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, cast
 
 from llama_index.core.tools import AsyncBaseTool
 from llama_index.core.tools.types import BaseTool
@@ -16,7 +18,9 @@ from llama_index.llms.pkv._sessions import SessionSource, in_context, resolved
 from pkv_agents import (
     GENERIC,
     CallDecision,
+    Notice,
     ToolCall,
+    ToolError,
     Tools,
     ToolSpec,
     ToolsUpdate,
@@ -25,6 +29,8 @@ from pkv_agents import (
     start_tools,
     update_tools,
 )
+
+_log = logging.getLogger("pkv_agents")
 
 Off = Collection[str] | Callable[[Any], Collection[str]]
 
@@ -38,13 +44,22 @@ class ToolBook:
         off: The names of what must not be called, or a function of the state that returns them.
         bridge: Whether late tools are called through one of the array.
         field: The path of the `Tools` field in the state.
+
+    Raises:
+        ToolError: `off` is something else, or names what is none of the tools.
     """
 
     def __init__(self, source: SessionSource, tools: FoundTools, off: Off, bridge: bool, field: str) -> None:
         self.source = source
         self.tools = tools
         self.field = field
-        self._off = off
+        self._off = off if callable(off) else _names(off)
+        if inspect.iscoroutinefunction(off):
+            raise ToolError("off: a plain function is needed, not an async one")
+        if tools.is_fixed and not callable(self._off):
+            names = [spec.name for spec in tools.now().specs]
+            for name in sorted(self._off.difference(names)):
+                raise ToolError(f"off: there is no tool {name!r}; there are: {', '.join(sorted(names)) or 'none'}")
         self._bridge = bridge
         self._made: dict[str, GuardedTool] = {}
 
@@ -69,37 +84,69 @@ class ToolBook:
             call: The call.
         """
         decision = decide_call(Tools.at(state, self.field), call)
-        if decision.refusal is None and decision.call.name in self._off_in(state):
-            return replace(decision, refusal=f"{decision.call.name} is switched off at the moment; nothing was done.")
-        return decision
+        name = decision.call.name
+        if decision.refusal is not None:
+            return decision
+        try:
+            is_off = name in self._off_in(state)
+        except Exception:  # noqa: BLE001 - the application's; what it did not allow is not run
+            _log.exception("off: the application's function failed")
+            return replace(decision, refusal=f"{name} may not be called while that cannot be told; nothing was done.")
+        refusal = f"{name} is switched off at the moment; nothing was done." if is_off else None
+        return replace(decision, refusal=refusal)
 
     def runner(self, name: str) -> AsyncBaseTool | None:
         """What runs the tool of this name, if there is something in this process."""
-        other, found = self.tools.retriever, self.tools.now().get(name) or self.tools.seen(name)
-        if found is None and other is not None:
-            found = self.tools.now(other.retrieve(name)).get(name)
+        found = self._read().get(name) or self.tools.seen(name)
+        if found is None and self.tools.retriever is not None:
+            found = self._read(self.tools.ask(name)).get(name)
         return found
 
     async def arunner(self, name: str) -> AsyncBaseTool | None:
         """The same, of a retriever that is asked asynchronously."""
-        other, found = self.tools.retriever, self.tools.now().get(name) or self.tools.seen(name)
-        if found is None and other is not None:
-            found = self.tools.now(await other.aretrieve(name)).get(name)
+        found = self._read().get(name) or self.tools.seen(name)
+        if found is None and self.tools.retriever is not None:
+            found = self._read(await self.tools.aask(name)).get(name)
         return found
 
-    def update(self, state: TrackedState, found: Found) -> ToolsUpdate:
-        """What brings the tools of a state up to what there is now."""
-        tools, off = Tools.at(state, self.field), self._off_in(state)
-        now = found.specs
+    def _read(self, retrieved: object = ()) -> Found:
+        """What there is for a call: nothing is an error there, and what cannot be read cannot be run."""
+        return self.tools.now(retrieved, known=Tools())
+
+    def found(self, state: TrackedState, retrieved: object, *, begins: bool) -> Found:
+        """What there is for a request.
+
+        Args:
+            state: The state.
+            retrieved: What the retriever found, or what it raised.
+            begins: Nothing was sent in this conversation, so what is wrong is an error.
+        """
+        return self.tools.now(retrieved, known=None if begins else Tools.at(state, self.field))
+
+    def update(self, state: TrackedState, found: Found, *, begins: bool) -> ToolsUpdate:
+        """What brings the tools of a state up to what there is now.
+
+        Args:
+            state: The state.
+            found: What there is.
+            begins: Nothing was sent in this conversation, so what is wrong is an error.
+
+        Raises:
+            ToolError: The conversation begins, and there are tools that cannot be sent.
+        """
+        tools, now = Tools.at(state, self.field), found.specs
+        off, notices = self._off_or_known(state, tools, begins)
         if self.tools.retriever is not None:
             names = {spec.name for spec in now}
-            now += [spec for spec in _all_known(tools) if spec.name not in names]
+            now += [spec for spec in _all_known(tools) if not spec.server and spec.name not in names]
         first: dict[str, object] = {}
-        if not tools.array:
-            tools = start_tools(now, bridge=self._bridge)
+        if not tools.array and (begins or self._bridge):
+            tools = start_tools(now if begins else Tools.sendable(now)[0], bridge=self._bridge)
             first = {f"{self.field}.array": [asdict(tool) for tool in tools.array]}
         update = update_tools(tools, now, profile=GENERIC, off=off, field=self.field)
-        return replace(update, patch={**first, **update.patch}, notices=(*found.notices, *update.notices))
+        unknown = off - {spec.name for spec in (*now, *tools.array)} - tools.changed.keys()
+        said = (*found.notices, *notices, *map(_no_tool, sorted(unknown)), *update.notices)
+        return replace(update, patch={**first, **update.patch}, notices=said)
 
     def array(self, state: TrackedState, found: Found) -> list[BaseTool]:
         """What is sent, in its order."""
@@ -111,7 +158,7 @@ class ToolBook:
         spec = next((tool for tool in tools.array if tool.name == name), tools.specs.get(name))
         if spec is None and name in tools.changed:
             spec = ToolSpec(name)
-        return [self._guarded(spec, self.tools.now())] if spec is not None else []
+        return [self._guarded(spec, self._read())] if spec is not None else []
 
     def _guarded(self, spec: ToolSpec, found: Found) -> GuardedTool:
         tool = found.get(spec.name) or self.tools.seen(spec.name)
@@ -121,8 +168,41 @@ class ToolBook:
             made = self._made[spec.name] = GuardedTool(self, spec, return_direct=returns)
         return made
 
-    def _off_in(self, state: TrackedState) -> Collection[str]:
-        return self._off(state) if callable(self._off) else self._off
+    def _off_in(self, state: TrackedState) -> frozenset[str]:
+        return _names(self._off(state)) if callable(self._off) else self._off
+
+    def _off_or_known(
+        self, state: TrackedState, tools: Tools, begins: bool
+    ) -> tuple[frozenset[str], tuple[Notice, ...]]:
+        try:
+            return self._off_in(state), ()
+        except Exception as error:
+            if begins:
+                raise
+            known = frozenset(name for name in tools.changed if not tools.is_on(name))
+            return known, (Tools.kept("off", error),)
+
+
+def _names(found: object) -> frozenset[str]:
+    """The names of tools, if it is names.
+
+    Raises:
+        ToolError: It is not: text alone would be taken for its letters.
+    """
+    listed = Tools.listed("off", found, "tools' names")
+    for one in listed:
+        if not isinstance(one, str):
+            raise ToolError(f"off: a list of tools' names is needed, off=['cancel'], not of a {type(one).__name__}")
+    return frozenset(cast("list[str]", listed))
+
+
+def _no_tool(name: str) -> Notice:
+    return Notice(
+        "tool_unknown",
+        path=f"off[{ascii(name[:80])[1:-1]}]",
+        mend="write it as the tool is called, a server's `server__name`; one that comes later is right as it is",
+        message="no tool has this name, so nothing is turned off by it",
+    )
 
 
 def _all_known(tools: Tools) -> list[ToolSpec]:

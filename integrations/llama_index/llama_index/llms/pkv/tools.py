@@ -17,10 +17,11 @@ from llama_index.core.schema import QueryType
 from llama_index.core.tools.types import BaseTool
 
 from llama_index.llms.pkv._call_order import running_tool
-from llama_index.llms.pkv._found_tools import Found, FoundTools, Servers, ToolSource
+from llama_index.llms.pkv._found_tools import FoundTools, Servers, ToolSource
 from llama_index.llms.pkv._prefix import outside_of_a_step, step_context
 from llama_index.llms.pkv._sessions import in_context, resolved
 from llama_index.llms.pkv._shared import claim_field
+from llama_index.llms.pkv._store import saved_in
 from llama_index.llms.pkv._tool_book import Off, ToolBook
 from llama_index.llms.pkv._waiting import leave
 from llama_index.llms.pkv.skills import skill_tools
@@ -36,17 +37,19 @@ class StateTools(ObjectRetriever[BaseTool]):
     Args:
         llm: The agent's model. Where it has `skills=`, the tools that load them are among the tools.
         tools: The application's own tools: tools or functions; a function that returns those of now; or another
-            retriever, whatever it finds once stays.
+            retriever, whatever it finds once stays. Where that fails in a conversation that is under way, what is
+            known stays.
         servers: Tools of others (MCP servers), by the name of the server. They are called `server__name`, and what
             they say of themselves is told as others' words.
-        off: The names of tools that must not be called now, or a function of the state that returns them.
+        off: The names of tools that must not be called now, or a function of the state that returns them. While that
+            function fails, nothing is called.
         bridge: Put a constant tool into the array that calls tools which came late. Without it a late tool goes into
             the array, which breaks the prefix and is reported.
         field: The path of the `Tools` field; each agent of an `AgentWorkflow` needs one of its own.
 
     Raises:
         SessionError: `llm` is no StatefulLLM, or the application owns the state.
-        ToolError: There is something else among the tools.
+        ToolError: There is something else among the tools, or `off` names what is none of them.
     """
 
     keeps_the_array = True
@@ -68,7 +71,7 @@ class StateTools(ObjectRetriever[BaseTool]):
             held.check_ours()
         super().__init__(cast("Any", None), cast("Any", None))
         extra = skill_tools(llm) if llm.skills is not None else ()
-        found = FoundTools(tools, servers or {}, extra)
+        found = FoundTools(tools, servers if servers is not None else {}, extra)
         self._book = ToolBook(llm.session, found, off, bridge, field)
 
     def retrieve(self, str_or_query_bundle: QueryType) -> list[BaseTool]:
@@ -78,9 +81,7 @@ class StateTools(ObjectRetriever[BaseTool]):
             str_or_query_bundle: What is asked, for another retriever.
         """
         session = resolved(self._book.source, "await aretrieve(...)")
-        other = self._book.tools.retriever
-        found = self._book.tools.now(other.retrieve(str_or_query_bundle) if other is not None else ())
-        return self._brought(session, found)
+        return self._brought(session, self._book.tools.ask(str_or_query_bundle))
 
     async def aretrieve(self, str_or_query_bundle: QueryType) -> list[BaseTool]:
         """The tools of a call; the same ones always.
@@ -92,26 +93,28 @@ class StateTools(ObjectRetriever[BaseTool]):
         """
         if (name := running_tool()) and str_or_query_bundle == name:
             return self._book.called(await self._book.astate(), name)
-        other = self._book.tools.retriever
-        found = self._book.tools.now(await other.aretrieve(str_or_query_bundle) if other is not None else ())
+        retrieved = await self._book.tools.aask(str_or_query_bundle)
         held, ctx = in_context(self._book.source), step_context()
         agent = str(await ctx.store.get("current_agent_name", default="") or "") if ctx is not None else ""
         if held is None:
             session = resolved(self._book.source)
             claim_field(session, self._book.field, agent, self)
-            return self._brought(session, found)
+            return self._brought(session, retrieved)
         if ctx is None:
             raise outside_of_a_step()
         claim_field(ctx.store, self._book.field, agent, self)
-        state = await held.get(ctx)
-        update = self._book.update(state, found)
+        state, begins = await held.get(ctx), agent not in (await saved_in(ctx.store))["ledgers"]
+        found = self._book.found(state, retrieved, begins=begins)
+        update = self._book.update(state, found, begins=begins)
         if update.patch:
-            state = await held.update(ctx, lambda now: self._book.update(now, found).patch)
+            state = await held.update(ctx, lambda now: self._book.update(now, found, begins=begins).patch)
         leave(ctx.store, update)
         return self._book.array(state, found)
 
-    def _brought(self, session: AgentSession[Any], found: Found) -> list[BaseTool]:
-        update = self._book.update(session.state, found)
+    def _brought(self, session: AgentSession[Any], retrieved: object) -> list[BaseTool]:
+        begins = session.ledger is None
+        found = self._book.found(session.state, retrieved, begins=begins)
+        update = self._book.update(session.state, found, begins=begins)
         if update.patch:
             session.update(update.patch)
         leave(session, update)
