@@ -104,7 +104,7 @@ def canonical_tool(tool: ToolSpec) -> ToolSpec:
     if not tool.name:
         raise ToolError(f"a tool{f' of server {tool.server!r}' if tool.server else ''} has no name; give it one")
     for part, value, kind in (("description", tool.description, str), ("parameters", tool.parameters, Mapping)):
-        if not isinstance(value, kind):
+        if not isinstance(cast("object", value), kind):
             needed = "a JSON schema as a dict" if kind is Mapping else "text"
             raise ToolError(f"tool {tool.name!r}: {part} is a {type(value).__name__}; pass {needed}")
     parameters = cast("dict[str, object]", _schema(dict(tool.parameters), f"tool {tool.name!r}: parameters"))

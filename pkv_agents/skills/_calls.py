@@ -83,7 +83,7 @@ def allowed_tools(
         The parameter, or None: nothing is off, or everything; the provider has no such parameter; or a late tool is
         called by its own name, which the parameter could not list, so that it would be shut out.
     """
-    names = [tool.name for tool in tools.array if tools.is_on(tool.name)]
+    names = [tool.name for tool in only(Tools, tools).array if tools.is_on(tool.name)]
     if not profile.allowed_tools or not 0 < len(names) < len(tools.array) or _has_native(tools):
         return None
     if responses:
@@ -125,7 +125,7 @@ def native_tool_blocks(
     before = fold(epoch.baseline, _changes_before(epoch, erratum))
     after = fold(before, erratum.changes)
     was, now = _said(before, field), _said(after, field)
-    sent = {tool.name for tool in tools.array}
+    sent = {tool.name for tool in only(Tools, tools).array}
     blocks: list[Part] = []
     added: list[dict[str, object]] = []
     for name, said in now.items():

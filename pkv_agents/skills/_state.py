@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ..errors import PkvError
 from ..markers import Shared, Untrusted
 from ..notices import Notice
 from ..state import TrackedState
@@ -44,19 +45,21 @@ class Skills(StateField):
     active: Annotated[dict[str, SkillText], Shared()] = Field(default_factory=dict[str, SkillText])
 
     @classmethod
-    def kept(cls, state: TrackedState, error: Exception) -> Notice:
+    def kept(cls, state: TrackedState, error: Exception, *, begins: bool = True) -> Notice:
         """What there is to say where an application's skills cannot be read: a conversation keeps those that it has.
 
         Args:
             state: The conversation's state.
-            error: What reading them raised. It is raised again where there is nothing to keep.
+            error: What reading them raised. It is raised again where the conversation begins with nothing to keep.
+            begins: Nothing was sent in this conversation.
         """
-        if not any(isinstance(value, cls) and value != cls() for _, value in state):
+        if begins and not any(isinstance(value, cls) and value != cls() for _, value in state):
             raise error
+        why = str(error) if isinstance(error, PkvError) else type(error).__name__
         return Notice(
             "skills_unreadable",
             mend="see that the function given as skills= returns a SkillRegistry",
-            message=f"the skills could not be read ({type(error).__name__}), so those that are known stay as they are",
+            message=f"the skills could not be read ({why}), so those that are known stay as they are",
         )
 
 

@@ -102,15 +102,16 @@ def update_tools(
 
     Raises:
         SchemaError: `tools` is something else.
-        ToolError: There is something else than specs in `now`.
+        ToolError: There is something else than specs in `now`, or than names in `off`.
     """
+    switched_off = Tools.names("off", off)
     taken = [BRIDGE.name] if only(Tools, tools).has_bridge else []
     good, refused = sendable_tools((tool for tool in only_specs(now) if not is_bridge(tool)), taken=taken)
     current, notices = {tool.name: tool for tool in good}, list(refused)
     sent = {tool.name: tool for tool in tools.array if not is_bridge(tool)}
     moves = _Moves(tools, profile, prefix_tokens)
     for name in sorted({*sent, *current, *tools.changed}):
-        status: Status = "on" if name in current and name not in off else "off"
+        status: Status = "on" if name in current and name not in switched_off else "off"
         moves.decide(name, sent.get(name), current.get(name), status)
     patch = _patch(field, tools, moves.wanted)
     if moves.moved:

@@ -14,7 +14,7 @@ from typing import Annotated, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..errors import ToolError
+from ..errors import PkvError, ToolError
 from ..markers import Hidden, Untrusted
 from ..notices import Notice
 from ..tools import ToolSpec
@@ -124,8 +124,25 @@ class Tools(StateField):
             found.close()  # nobody will await it
             raise ToolError(f"{source}: a plain function is needed, not an async one; let it return what was fetched")
         if isinstance(found, str | bytes | Mapping) or not isinstance(found, Iterable):
-            raise ToolError(f"{source}: a list of {what} is needed, not a {type(found).__name__}")
+            raise ToolError(f"{source}: a list of {what} is needed, not a {type(cast('object', found)).__name__}")
         return list(cast("Iterable[object]", found))
+
+    @staticmethod
+    def names(source: str, found: object) -> frozenset[str]:
+        """What an application gave as names of tools, if it is a list of text: text alone would be its letters.
+
+        Args:
+            source: What it was given as, for the error.
+            found: What it gave.
+
+        Raises:
+            ToolError: It is something else.
+        """
+        listed = Tools.listed(source, found, "tools' names")
+        for one in listed:
+            if not isinstance(one, str):
+                raise ToolError(f"{source}: a list of tools' names is needed, and it has a {type(one).__name__}")
+        return frozenset(cast("list[str]", listed))
 
     @staticmethod
     def kept(source: str, error: Exception) -> Notice:
@@ -135,7 +152,7 @@ class Tools(StateField):
             source: What the function was given as.
             error: What it raised, or what is wrong with what it returned.
         """
-        why = str(error) if isinstance(error, ToolError) else type(error).__name__
+        why = str(error) if isinstance(error, PkvError) else type(error).__name__
         return Notice(
             "tools_unreadable",
             path=source,

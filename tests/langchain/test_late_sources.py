@@ -165,3 +165,20 @@ def test_500_late_tools_of_which_many_are_broken_are_noticed_once_each() -> None
     assert len(said) == len(set(found(said)))
     assert [code for code, _ in found(said)].count("tool_refused") == 100 and ("many_tools", "") in found(said)
     assert_told_is_true(provider.bodies[-1], state_of(agent))
+
+
+def test_another_process_in_which_they_cannot_be_read() -> None:
+    """A server's stay as they are known; one without a server may be hidden by a selector, and is off meanwhile."""
+    from langgraph.checkpoint.memory import InMemorySaver
+
+    model, provider = openai_model(script=["a", "b", "c", "d"])
+    said, saver, known = list[Notice](), InMemorySaver(), {"files": [made("search")], "": [made("track")]}
+    for text, now in (("a", {}), ("b", known), ("c", ConnectionError("down")), ("d", known)):
+        options: dict[str, Any] = {"late_tools": Source(now), "on_notice": said.append}
+        agent = agent_for(model, [made("cancel")], saver=saver, tools="tools", **options)
+        agent.invoke(user(text, **({"pkv_state": Desk()} if text == "a" else {})), CONFIG)
+        assert_told_is_true(provider.bodies[-1], state_of(agent))
+        assert state_of(agent).tools.is_on("files__search")
+        assert state_of(agent).tools.is_on("track") == (text != "c")
+    assert found(said) == [("tools_unreadable", "late_tools")] and len(set(arrays(provider))) == 1
+    assert_kept(provider)

@@ -13,7 +13,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.types import Command, interrupt
 from pydantic import ConfigDict
 
-from pkv_agents import Notice, SchemaError, StateError, apply_patch
+from pkv_agents import Notice, SchemaError, SkillRegistry, StateError, apply_patch
 from tests.langchain.providers import openai_model
 from tests.langchain.skilled import (
     CONFIG,
@@ -213,4 +213,17 @@ def test_arguments_that_a_model_makes_up_raise_nothing(more: str, tools: str | N
     out = agent.invoke(user("go", pkv_state=Desk()), CONFIG)
     assert out["messages"][-1].text == "done"
     assert ("refunds" in state_of(agent).skills.active) == (tools is None), "the array's guard holds it to its schema"
+    assert_told_is_true(provider.bodies[-1], state_of(agent))
+
+
+def test_a_thread_without_skills_goes_on_where_they_cannot_be_read() -> None:
+    now: list[Any] = [SkillRegistry()]
+    said: list[Notice] = []
+    model, provider = openai_model(script=["a", "b", "c"])
+    agent = agent_for(model, skills=lambda _: now[0], on_notice=said.append)  # pyright: ignore[reportUnknownLambdaType]
+    agent.invoke(user("a", pkv_state=Desk()), CONFIG)
+    for wrong in (None, SkillRegistry([], field="customer")):
+        now[0] = wrong
+        agent.invoke(user("b"), CONFIG)
+    assert [notice.code for notice in said] == ["skills_unreadable"]
     assert_told_is_true(provider.bodies[-1], state_of(agent))

@@ -142,3 +142,15 @@ def test_an_async_function_of_skills_is_refused() -> None:
     inner, _ = openai_llm()
     with pytest.raises(SkillError, match="not an async one"):
         StatefulLLM(inner, AgentSession(Desk(), key="k"), skills=fetched)  # type: ignore[arg-type]
+
+
+@owned
+async def test_a_conversation_without_skills_goes_on_where_they_cannot_be_read(owned: bool) -> None:
+    source = Source(registry())
+    talk = SkillTalk("function", lambda llm: StateTools(llm, [cancel]), skills=source, owned=owned)
+    await talk.say("a")
+    for wrong in (None, registry(field="customer")):
+        source.now = wrong
+        await talk.say("b")
+    assert codes(talk.notices).count("skills_unreadable") == 1
+    talk.assert_append_only()

@@ -1,4 +1,4 @@
-"""What is given in the wrong form: an error that names it, its type and the mend; in mid-conversation it is left out."""
+"""What is given in the wrong form: an error that names it, its type and the mend; later a tool is left out."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from pkv_agents import (
     Tools,
     ToolSpec,
     TrackedState,
+    allowed_tools,
     answer_skill_call,
     canonical_tool,
     decide_call,
@@ -34,7 +35,6 @@ from pkv_agents import (
 from pkv_agents.skills._sendable import OURS
 from tests.skills.talk import AMOUNT, CANCEL, REFUND, TRACK, Desk, Talk
 
-ANY: Any = None
 TONE = Skill("tone", "How to write.", "Be brief.")
 
 
@@ -77,6 +77,8 @@ def test_a_whole_state_where_its_field_is_needed() -> None:
         update_tools(wrong, [CANCEL], profile=OPENAI)
     with pytest.raises(SchemaError, match=says):
         decide_call(wrong, ToolCall("cancel", {}, "c"))
+    with pytest.raises(SchemaError, match=says):
+        allowed_tools(wrong, OPENAI)
 
 
 @pytest.mark.parametrize(
@@ -104,6 +106,13 @@ def test_something_else_than_specs(given: Any, kind: str) -> None:
 def test_a_spec_that_is_none(spec: Any, says: str) -> None:
     with pytest.raises(ToolError, match=says):
         canonical_tool(spec)
+
+
+@pytest.mark.parametrize("off", ["cancel", None, [CANCEL], {"cancel": True}])
+def test_text_is_no_list_of_names(off: Any) -> None:
+    """`"can" in "cancel"` would switch off a tool `can`."""
+    with pytest.raises(ToolError, match="off: a list of tools' names is needed"):
+        update_tools(start_tools([CANCEL]), [CANCEL], profile=OPENAI, off=off)
 
 
 ODD = ("", "a b", "a.b", "Привет", "x" * 65, '"]\n</state>', "\ud800")
@@ -151,7 +160,7 @@ def test_the_bridge_is_known_by_its_parameters() -> None:
     assert not plain.has_bridge and list(plain.specs) == ["call_tool", "cancel"]
     assert decide_call(plain, ToolCall("call_tool", {"amount": 3}, "c")).refusal is None
     assert update_tools(plain, [own, CANCEL], profile=OPENAI).patch == {}
-    with pytest.raises(ToolError, match="two tools have the name 'call_tool'.* rename yours"):
+    with pytest.raises(ToolError, match=r"two tools have the name 'call_tool'.* rename yours"):
         start_tools([own], bridge=True)
     bridged = start_tools([CANCEL], bridge=True)
     update = update_tools(bridged, [CANCEL, own], profile=OPENAI)

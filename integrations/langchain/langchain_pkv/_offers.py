@@ -13,6 +13,7 @@ from typing import Any, cast
 from langchain_core.tools import BaseTool, tool
 from langgraph.runtime import Runtime
 
+from langchain_pkv._switches import name_of
 from pkv_agents import Notice, ToolError, Tools, ToolSpec, tool_from
 
 Lists = Sequence[BaseTool | Callable[..., Any]]
@@ -64,17 +65,19 @@ class Offers:
         """
         draft = _Draft(known)
         for one in given:
+            runs = one if isinstance(one, BaseTool) else None
             record = cast("Mapping[str, Any]", one) if isinstance(one, Mapping) else None
             if record is not None and not _is_function(record):
                 draft.beside.append(record)
                 continue
             try:
-                draft.add(tool_from(one), one if isinstance(one, BaseTool) else None)
+                draft.add(tool_from(cast("object", one)), runs)
             except Exception as error:  # noqa: BLE001 - what reads a schema of the application's may raise anything
-                draft.refuse(_shown(record.get("name") if record is not None else getattr(one, "name", "")), error)
+                draft.refuse(_shown(name_of(one)), error)
         try:
             found: object = self._late(runtime) if self._late is not None else ()
         except Exception as error:  # noqa: BLE001 - the application's; raised again where nothing is known
+            # One without a server that this process never found may be the agent's own, and hidden by a selector.
             draft.keep(_LATE, error, lambda spec: bool(spec.server) or spec.name in self.late_names)
             found = ()
         servers = cast("Mapping[object, object]", found) if isinstance(found, Mapping) else {"": found}

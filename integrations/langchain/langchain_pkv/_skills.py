@@ -77,19 +77,23 @@ class SkillDesk:
             )
         return found
 
-    def news(self, state: TrackedState, runtime: Any) -> tuple[Patch, tuple[Notice, ...]]:
+    def news(self, state: TrackedState, runtime: Any, *, begins: bool) -> tuple[Patch, tuple[Notice, ...]]:
         """What brings a thread up to the registry; for a thread without skills, what it begins with.
 
-        Where the application's function fails, a thread that has skills keeps them, and that is said.
+        Where the application's function fails, a thread that is under way or has skills keeps them, and that is said.
+
+        Args:
+            state: The state.
+            runtime: LangGraph's `Runtime`.
+            begins: Nothing was sent in this thread.
         """
         try:
             registry = self.registry(runtime)
+            if begins and Skills.at(state, registry.field) == Skills():
+                registry.start()  # holds the pinned ones to the budget
+            return registry.changes_for(state)
         except Exception as error:  # noqa: BLE001 - the application's; raised again where nothing is known
-            return {}, (Skills.kept(state, error),)
-        skills = Skills.at(state, registry.field)
-        if skills == Skills():
-            registry.start()  # holds the pinned ones to the budget
-        return registry.changes_for(state)
+            return {}, (Skills.kept(state, error, begins=begins),)
 
     def tools(self) -> list[BaseTool]:
         """`load_skill` and `read_skill_file`, the same for every registry."""

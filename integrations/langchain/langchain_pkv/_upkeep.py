@@ -86,7 +86,7 @@ class Upkeep:
             ToolError: A thread that begins has tools that cannot be sent.
         """
         state = self._home.read(values, runtime)
-        patch, notices = self._skills.news(state, runtime) if self._skills else (NOTHING, ())
+        patch, notices = self._skills.news(state, runtime, begins=begins) if self._skills else (NOTHING, ())
         mended, clashes = self._with_ours(given, begins)
         notices = (*notices, *clashes)
         if self._shelf is None:

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 from llama_index.core.workflow import Context
 
 from llama_index.llms.pkv._context import ContextSession
+from llama_index.llms.pkv._store import saved_in
 from pkv_agents import (
     AgentSession,
     Notice,
@@ -74,12 +75,14 @@ def _registry_now(skills: SkillSource) -> SkillRegistry:
         raise SkillError("The skills cannot be read at present; nothing was done.") from error
 
 
-def _registry_for(skills: SkillSource, state: TrackedState) -> SkillRegistry | Notice:
+def _registry_for(skills: SkillSource, state: TrackedState, *, begins: bool) -> SkillRegistry | Notice:
     """The registry of now; what there is to say where a conversation goes on with what it has."""
     try:
-        return registry_of(skills)
+        registry = registry_of(skills)
+        Skills.at(state, registry.field)
     except Exception as error:  # noqa: BLE001 - the application's; raised again where nothing is known
-        return Skills.kept(state, error)
+        return Skills.kept(state, error, begins=begins)
+    return registry
 
 
 def refresh(session: AgentSession[Any], skills: SkillSource | None) -> tuple[Notice, ...]:
@@ -95,7 +98,7 @@ def refresh(session: AgentSession[Any], skills: SkillSource | None) -> tuple[Not
     if skills is None:
         return ()
     with _lock_of(session):
-        registry = _registry_for(skills, session.state)
+        registry = _registry_for(skills, session.state, begins=session.ledger is None)
         if isinstance(registry, Notice):
             return (registry,)
         patch, notices = registry.changes_for(session.state)
@@ -120,7 +123,8 @@ async def arefresh(source: ContextSession[Any], ctx: Context[Any], skills: Skill
     """Bring the state of a workflow's context up to the registry; see `refresh`."""
     if skills is None:
         return ()
-    registry = _registry_for(skills, state := await source.get(ctx))
+    begins = not (await saved_in(ctx.store))["ledgers"]
+    registry = _registry_for(skills, state := await source.get(ctx), begins=begins)
     if isinstance(registry, Notice):
         return (registry,)
     patch, notices = registry.changes_for(state)

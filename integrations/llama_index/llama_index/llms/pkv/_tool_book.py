@@ -6,7 +6,7 @@ import inspect
 import logging
 from collections.abc import Callable, Collection
 from dataclasses import asdict, replace
-from typing import Any, cast
+from typing import Any
 
 from llama_index.core.tools import AsyncBaseTool
 from llama_index.core.tools.types import BaseTool
@@ -53,7 +53,7 @@ class ToolBook:
         self.source = source
         self.tools = tools
         self.field = field
-        self._off = off if callable(off) else _names(off)
+        self._off = off if callable(off) else Tools.names("off", off)
         if inspect.iscoroutinefunction(off):
             raise ToolError("off: a plain function is needed, not an async one")
         if tools.is_fixed and not callable(self._off):
@@ -169,7 +169,7 @@ class ToolBook:
         return made
 
     def _off_in(self, state: TrackedState) -> frozenset[str]:
-        return _names(self._off(state)) if callable(self._off) else self._off
+        return Tools.names("off", self._off(state)) if callable(self._off) else self._off
 
     def _off_or_known(
         self, state: TrackedState, tools: Tools, begins: bool
@@ -181,19 +181,6 @@ class ToolBook:
                 raise
             known = frozenset(name for name in tools.changed if not tools.is_on(name))
             return known, (Tools.kept("off", error),)
-
-
-def _names(found: object) -> frozenset[str]:
-    """The names of tools, if it is names.
-
-    Raises:
-        ToolError: It is not: text alone would be taken for its letters.
-    """
-    listed = Tools.listed("off", found, "tools' names")
-    for one in listed:
-        if not isinstance(one, str):
-            raise ToolError(f"off: a list of tools' names is needed, off=['cancel'], not of a {type(one).__name__}")
-    return frozenset(cast("list[str]", listed))
 
 
 def _no_tool(name: str) -> Notice:
