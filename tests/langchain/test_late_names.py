@@ -12,6 +12,7 @@ from tests.langchain.providers import openai_model
 from tests.langchain.skilled import (
     CONFIG,
     Desk,
+    Offered,
     a_registry,
     agent_for,
     arrays,
@@ -150,3 +151,18 @@ def test_a_switch_of_a_tool_that_there_is_not_is_noticed_once(with_array: bool) 
     source.now = [made("cancle")]
     agent.invoke(user("c"), CONFIG)
     assert len(said) == 1
+
+
+class Rewrites(Offered):
+    """A middleware that describes all tools in its own words."""
+
+    def _chosen(self, request: Any) -> Any:
+        return request.override(tools=[one.model_copy(update={"description": "In brief."}) for one in request.tools])
+
+
+def test_ours_in_the_words_of_another_middleware_is_no_clash() -> None:
+    model, provider = openai_model(script=[[call("load_skill", "c1", name="refunds")], "a"])
+    agent = agent_for(model, before=[Rewrites()], skills=a_registry(), strict=True)
+    agent.invoke(user("a", pkv_state=Desk()), CONFIG)
+    assert "refunds" in state_of(agent).skills.active
+    assert_told_is_true(provider.bodies[-1], state_of(agent))

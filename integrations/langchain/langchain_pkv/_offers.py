@@ -73,7 +73,7 @@ class Offers:
             try:
                 draft.add(tool_from(cast("object", one)), runs)
             except Exception as error:  # noqa: BLE001 - what reads a schema of the application's may raise anything
-                draft.refuse(_shown(name_of(one)), error)
+                draft.refuse(_shown(name_of(cast("object", one))), error)
         try:
             found: object = self._late(runtime) if self._late is not None else ()
         except Exception as error:  # noqa: BLE001 - the application's; raised again where nothing is known

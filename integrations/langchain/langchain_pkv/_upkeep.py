@@ -107,7 +107,7 @@ class Upkeep:
         made, notices = list(given), list[Notice]()
         for at, one in enumerate(given):
             ours = self._ours.get(name := name_of(one))
-            if ours is None or _is_copy(one, ours):
+            if ours is None or not isinstance(one, BaseTool) or _is_copy(one, ours):
                 continue
             problem = f"the agent has a tool {name!r} of its own, and StateMiddleware brings one of this name"
             if begins:
@@ -185,5 +185,5 @@ class Upkeep:
 
 
 def _is_copy(one: object, ours: BaseTool) -> bool:
-    """Whether a tool of a request is ours, perhaps as another middleware has wrapped it."""
-    return getattr(one, "description", None) == ours.description
+    """Whether a tool of a request is ours, perhaps as another middleware has wrapped or described it."""
+    return isinstance(one, BaseTool) and (one.description == ours.description or one.args_schema == ours.args_schema)
