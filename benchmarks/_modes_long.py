@@ -42,17 +42,23 @@ class ToggleRow:
 def toggle_rows(pair: Pair, turns: int) -> Iterator[ToggleRow]:
     """The run on the world of a pair; its state stands behind the policy."""
     subject, case = pair.subject, _toggling(pair, turns)
-    segment: KVSegment | None = None
+    told: KVSegment | None = None
+    clean: dict[bool, KVSegment] = {}
     for turn, (messages, ids) in enumerate(told_by_session(subject, case)):
-        kept = common(segment.ids.tolist(), ids) if segment is not None else 0
-        if segment is None or kept < len(segment):
-            segment = subject.segments.prefill(ids).segment
-        else:
-            segment = subject.segments.forward(segment, ids[kept:]).segment
-        clean = subject.segments.prefill(clean_ids(subject, case, case.states()[turn], messages)).segment
-        ours, truth = pair.decide(segment), pair.decide(clean)
-        right = [(d.is_new if turn % 2 else d.is_old) for d in (ours, truth)]
+        is_new = turn % 2 == 1
+        told = _grown(subject, told, ids)
+        oracle = clean_ids(subject, case, case.states()[turn], messages)
+        clean[is_new] = _grown(subject, clean.get(is_new), oracle)  # there are but two heads, and histories only grow
+        right = [(d.is_new if is_new else d.is_old) for d in map(pair.decide, (told, clean[is_new]))]
         yield ToggleRow(case.seed, turn, len(ids), *right)
+
+
+def _grown(subject: Subject, segment: KVSegment | None, ids: list[int]) -> KVSegment:
+    """The cache of a prompt: one that it begins with goes on, which gives what a prefill gives."""
+    kept = common(segment.ids.tolist(), ids) if segment is not None else 0
+    if segment is None or kept < len(segment):
+        return subject.segments.prefill(ids).segment
+    return subject.segments.forward(segment, ids[kept:]).segment
 
 
 def told_by_session(subject: Subject, case: Case) -> Iterator[tuple[list[Message], list[int]]]:
