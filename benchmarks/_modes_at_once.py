@@ -17,7 +17,7 @@ from examples.support_agent.policy import shop_sections
 from examples.support_agent.vocabulary import HELD_OUT
 from examples.support_agent.worlds import Size, draw_world
 
-_SHAPES = ((1, 2), (1, 2), (2, 1), (2, 2))
+_SHAPES = ((1, 2), (1, 2), (1, 2), (2, 1))
 """Topics and orders; with one of each there is nothing else to ask about before the question."""
 _MOST_TURNS = 3
 
@@ -40,9 +40,8 @@ def at_once_cases() -> Iterator[AtOnceCase]:
 def draw_at_once(seed: int) -> AtOnceCase:
     """The case of a seed, any whole number from 0."""
     rng = random.Random(f"parity/at once/{seed}")
-    tag = draw_tag(rng)
+    tag, (topics, orders) = draw_tag(rng), rng.choice(_SHAPES)
     while True:
-        topics, orders = rng.choice(_SHAPES)
         world = draw_world(rng, Size(topics=topics, orders=orders, prose=0.0, turns=1, vocabulary=HELD_OUT))
         requests = Conversation(rng, HELD_OUT, world, paraphrase=False).draw("flip", "with the question")
         if requests is None or len(requests) > _MOST_TURNS:

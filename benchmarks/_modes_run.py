@@ -23,6 +23,7 @@ KEEP, KEEP_AT_ONCE = 64, 16
 """Tokens that `selective` computes anew; policies of the second adapter are so short that 64 would be most of them."""
 SIZES: Mapping[str, int] = {
     "pairs": 24,
+    "at_once": 48,
     "worlds": 8,
     "facts": 12,
     "turns": 28,
@@ -33,7 +34,7 @@ SIZES: Mapping[str, int] = {
     "tokens": 64,
     "written": 128,
 }
-"""How much of each part: pairs a place, worlds of splices and of facts, turns and how many runs of them, worlds of
+"""How much of each part: pairs a place (of either adapter), worlds of splices and of facts, turns and how many runs of them, worlds of
 amended fields and most fields, prompts that are written on behind, tokens of their divergence, tokens written."""
 
 
@@ -104,7 +105,7 @@ def _edits(subject: Subject, sizes: Mapping[str, int], part: Part) -> Rows:
 def _at_once(subject: Subject, sizes: Mapping[str, int], part: Part) -> Rows:
     for place in PLACES:
         found = part.pairs.setdefault(place, [0, 0])
-        yield from edit_rows(subject, islice(at_once_cases(), sizes["pairs"]), place, found, keep=KEEP_AT_ONCE)
+        yield from edit_rows(subject, islice(at_once_cases(), sizes["at_once"]), place, found, keep=KEEP_AT_ONCE)
 
 
 def _splices(subject: Subject, sizes: Mapping[str, int], part: Part) -> Rows:
