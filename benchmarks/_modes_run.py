@@ -34,8 +34,11 @@ SIZES: Mapping[str, int] = {
     "tokens": 64,
     "written": 128,
 }
-"""How much of each part: pairs a place (of either adapter), worlds of splices and of facts, turns and how many runs of them, worlds of
-amended fields and most fields, prompts that are written on behind, tokens of their divergence, tokens written."""
+"""How much of each part.
+
+Pairs a place, of either adapter; worlds of splices and of facts; turns, and how many runs of them; worlds of amended
+fields, and the most fields; prompts that are written on behind, tokens of their divergence, tokens written.
+"""
 
 
 @dataclass(frozen=True, slots=True)
