@@ -109,7 +109,7 @@ def openai_tools() -> list[dict[str, object]]:
 
 def requests_of(case: Talk, profile: Profile) -> dict[str, tuple[Message, ...]]:
     """The exact messages of each arm."""
-    history = _history(case)
+    history = history_of(case)
     system = f"{case.world.policy}\n\n"
     now = snapshot(case.states()[-1]).without_volatile()
     return {
@@ -158,7 +158,7 @@ def _function(doc: ToolDoc) -> dict[str, object]:
     return {"name": doc.name, "description": doc.description, "parameters": parameters}
 
 
-def _history(case: Talk) -> list[Message]:
+def history_of(case: Talk) -> list[Message]:
     """Users' messages, the right notes and calls, and their results; the question last."""
     messages: list[Message] = []
     turns = zip(case.world.requests, case.notes(), case.answers(), strict=True)

@@ -46,7 +46,8 @@ MOST_SHORT = 930
 _TAG = "abcdefghijklmnopqrstuvwxyz234567"
 _TOOLS = 195  # of the tools' block
 _FEWEST = {"earlier": 2, "A-B-A": 2, "A-B-A-B": 3, "over turns": 2}
-_MONEY = tuple(f"{euros}.{cents}" for euros in range(5, 200, 6) for cents in ("00", "50", "90"))
+MONEY = tuple(f"{euros}.{cents}" for euros in range(5, 200, 6) for cents in ("00", "50", "90"))
+"""Amounts that a balance or a total takes."""
 _PIECE = re.compile(r"[A-Za-z]+|\d|[^\w\s]|_")
 
 
@@ -142,7 +143,7 @@ def draw_case(seed: int, *, head: Head = "short", phrasing: Phrasing = "trained"
         world = draw_world(rng, _draw_size(rng, head, paraphrase=paraphrase))
         if head == "short" and _pieces(world, tag) > MOST_SHORT:
             continue
-        requests = _Conversation(rng, HELD_OUT, world, paraphrase=paraphrase).draw(kind, variant)
+        requests = Conversation(rng, HELD_OUT, world, paraphrase=paraphrase).draw(kind, variant)
         if requests is not None:
             world = replace(world, requests=requests)
             return Case(seed=seed, head=head, phrasing=phrasing, kind=kind, variant=variant, world=world, tag=tag)
@@ -165,8 +166,15 @@ def _pieces(world: World, tag: str) -> int:
     return _TOOLS + len(_PIECE.findall(f"{world.policy}\n{render_baseline(snapshot(world.shop), tag=tag)}"))
 
 
-class _Conversation:
-    """Draws the turns of a case in a world whose rules and first state are given."""
+class Conversation:
+    """Draws the turns of a case in a world whose rules and first state are given.
+
+    Args:
+        rng: The source of all randomness.
+        words: Towns, carriers and the like.
+        world: The rules and the first state.
+        paraphrase: Whether customers use words that the training does not hold.
+    """
 
     def __init__(self, rng: random.Random, words: Vocabulary, world: World, *, paraphrase: bool) -> None:
         self.rng, self.words, self.rules, self.shop, self.paraphrase = rng, words, world.rules, world.shop, paraphrase
@@ -232,9 +240,9 @@ class _Conversation:
         }
         far: dict[str, tuple[tuple[str, ...], str]] = {
             "customer.town": (words.towns, shop.customer.town),
-            "account.balance": (_MONEY, str(shop.account.balance)),
+            "account.balance": (MONEY, str(shop.account.balance)),
             **{f"orders[{order.id}].carrier": (words.carriers, order.carrier) for order in shop.orders},
-            **{f"orders[{order.id}].total": (_MONEY, str(order.total)) for order in shop.orders},
+            **{f"orders[{order.id}].total": (MONEY, str(order.total)) for order in shop.orders},
         }
         near.pop(deciding)
         pool = near if alike and near else {**near, **far}

@@ -4,14 +4,12 @@
     new    head with the new value, the same turns      | question            the second, and the oracle
     told   the old head, the same turns                 | question, erratum
 
-The part before the bar is prefilled before the change is known; each arm edits that and forwards the rest. A decision
-is what the policy asks for: the deciding field's value as the model names it, and then the tool, each a choice between
-the old answer and the new one by the next token's logits. A pair counts where both clean prefills decide rightly.
+The part before the bar is prefilled before the change is known; each arm edits that and forwards the rest. A pair
+counts where both clean prefills decide rightly. What a decision is depends on how the model answers (`_modes_answers`).
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,9 +17,10 @@ from typing import Literal
 
 import torch
 
-from benchmarks._arms import openai_tools, requests_of
+from benchmarks._arms import requests_of
 from benchmarks._cases import Case, draw_case
-from examples.support_agent.policy import read_field
+from benchmarks._modes_answers import NAMES_FIELD, Decision, Manner
+from examples.support_agent.policy import field_path, read_field
 from pkv_agents import Message
 from pkv_agents.kv import KVSegment, Placed, SegmentModel, TokenRun, compile_segment, compose, rewrite
 from pkv_agents.local import SKILL_PREAMBLE, SKILL_SEAM, LocalModel, changed_runs, find_skills
@@ -33,38 +32,22 @@ FIRST_SEED = 80_000
 """No other benchmark draws these."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What a model decides between an old and a new answer.
-
-    Attributes:
-        names_new: Whether it names the new value.
-        takes_new: Whether it then takes the new tool.
-        margin: Logits between the two values; a small one is a near-tie.
-        logits: Of the value's first differing token, (vocab,).
-    """
-
-    names_new: bool
-    takes_new: bool
-    margin: float
-    logits: torch.Tensor
-
-
 class Subject:
     """A model and what the arms need of it.
 
     Args:
         engine: The model.
+        manner: How it answers; by default as the shop's adapter does.
     """
 
-    def __init__(self, engine: LocalModel) -> None:
-        self.engine = engine
+    def __init__(self, engine: LocalModel, manner: Manner = NAMES_FIELD) -> None:
+        self.engine, self.manner = engine, manner
         self.segments: SegmentModel = engine.segments
         self.template = engine.template
 
     def ids(self, messages: Sequence[Message]) -> list[int]:
-        """Token ids of a request with the shop's tools."""
-        return self.engine.render_ids(messages, openai_tools())
+        """Token ids of a request."""
+        return self.engine.render_ids(messages, self.manner.tools)
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a piece of an answer or of a head."""
@@ -77,28 +60,16 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
-    """A case in the form that the arms need.
+class Question:
+    """A case's question, as it is put to a model.
 
     Attributes:
-        case: The case; what changed is told with the question.
+        case: The case.
         subject: The model.
-        place: Where the state stands.
-        old: Ids with the old head.
-        new: Ids with the new head.
-        told: Ids with the old head and the erratum.
-        turn: Where the new turn begins in `old`.
-        runs: What differs between the heads.
     """
 
     case: Case
     subject: Subject
-    place: Place
-    old: tuple[int, ...]
-    new: tuple[int, ...]
-    told: tuple[int, ...]
-    turn: int
-    runs: tuple[TokenRun, ...]
 
     @property
     def values(self) -> tuple[str, str]:
@@ -113,29 +84,52 @@ class Pair:
 
     def answer(self, value: str, tool: str) -> list[int]:
         """Ids of an answer up to the tool's name."""
-        return self.subject.encode(f'{self.case.path}: {json.dumps(value)}\n{{"name":"{tool}"')
+        return self.subject.encode(self.subject.manner.answer(self.case.path, value, tool))
 
     def decide(self, segment: KVSegment) -> Decision:
         """What the model decides behind a whole prompt."""
-        (old, new), (tool, other) = self.values, self.tools
-        _, logits, gap = self._choose(segment, self.answer(old, tool), self.answer(new, tool))
-        named = new if gap > 0 else old
-        takes_new = self._choose(segment, self.answer(named, tool), self.answer(named, other))[2] > 0
-        return Decision(gap > 0, takes_new, abs(gap), logits)
 
-    def _choose(self, segment: KVSegment, a: list[int], b: list[int]) -> tuple[int, torch.Tensor, float]:
-        at = common(a, b)
-        logits = self.subject.segments.forward(segment, a[:at]).logits
-        assert logits is not None
-        return at, logits, float(logits[b[at]] - logits[a[at]])
+        def choose(old: str, new: str) -> tuple[torch.Tensor, float]:
+            a, b = self.subject.encode(old), self.subject.encode(new)
+            at = common(a, b)
+            logits = self.subject.segments.forward(segment, a[:at]).logits
+            assert logits is not None
+            return logits, float(logits[b[at]] - logits[a[at]])
+
+        return self.subject.manner.decide(choose, self.case.path, self.values, self.tools)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair(Question):
+    """A case whose change is told with the question, in the form that the arms need.
+
+    Attributes:
+        place: Where the state stands.
+        old: Ids with the old head.
+        new: Ids with the new head.
+        told: Ids with the old head and the erratum.
+        turn: Where the new turn begins in `old`.
+        runs: What differs between the heads.
+    """
+
+    place: Place
+    old: tuple[int, ...]
+    new: tuple[int, ...]
+    told: tuple[int, ...]
+    turn: int
+    runs: tuple[TokenRun, ...]
+
+    @property
+    def text(self) -> str:
+        """The system text of the old head."""
+        return system_text(self.case, requests_of(self.case, self.subject.engine.profile)["stale"][0].text, self.place)
 
     def prefilled(self, *, as_skill: bool = False) -> KVSegment:
         """What stands in the cache before the change: prefilled, or with the system text put in place as a skill."""
         segments, ids = self.subject.segments, list(self.old[: self.turn])
         if not as_skill:
             return segments.prefill(ids).segment
-        text = system_text(self.case, requests_of(self.case, self.subject.engine.profile)["stale"][0].text, self.place)
-        found = find_skills(ids[: self.subject.template.head_size(ids)], [self.subject.encode(text)])[0]
+        found = find_skills(ids[: self.subject.template.head_size(ids)], [self.subject.encode(self.text)])[0]
         skill = compile_segment(segments, found.ids, preamble=self.subject.preamble)
         return compose(segments, ids, [Placed(found.start, skill)], seam=SKILL_SEAM).segment
 
@@ -151,19 +145,23 @@ class Pair:
         }
 
 
-def pairs(subject: Subject, place: Place, *, largest: int = 2) -> Iterator[Pair]:
-    """Pairs with a short policy and history, in the order of their seeds.
+def shop_cases(*, fewest: int = 1, largest: int = 2) -> Iterator[Case]:
+    """Cases with a short policy and history, in the order of their seeds.
 
     Args:
-        subject: The model.
-        place: Where the state stands.
-        largest: Most topics of the policy.
+        fewest: Least topics of the policy.
+        largest: Most topics of it.
     """
     for seed in range(FIRST_SEED, FIRST_SEED + 8_000, 8):  # a flip that comes with the question
         case = draw_case(seed)
-        told_before = any(case.path in note for note in case.notes()[:-1])
-        if len(case.world.rules) <= largest and len(case.world.requests) <= 3 and not told_before:
-            yield pair_of(case, subject, place)
+        if fewest <= len(case.world.rules) <= largest and len(case.world.requests) <= 3 and not asked_before(case):
+            yield case
+
+
+def asked_before(case: Case) -> bool:
+    """Whether a turn before the question reads the field that decides it."""
+    rules = case.world.rules
+    return any(field_path(rules[r.topic].field, r.order_id) == case.path for r in case.world.requests[:-1])
 
 
 def pair_of(case: Case, subject: Subject, place: Place) -> Pair:

@@ -12,7 +12,7 @@ Worlds are held out: rules, values, names and towns that no training row of the 
 grammar-constrained tool calls, greedy, in float32; a decision is tool and arguments.
 
 With `--modes` the same question is asked of every way to change a cache: edits in place, errata, splices, and what they
-do over many turns and many tokens (`_modes`).
+do over many turns and many tokens (`_modes`). A part that is not run is kept as the JSON file has it.
 """
 
 from __future__ import annotations
@@ -43,14 +43,18 @@ from benchmarks._frame import (
 )
 from benchmarks._model import load_model
 from benchmarks._modes import Subject
-from benchmarks._modes_run import PARTS, ModeResults, run_modes
-from benchmarks._modes_run import summary_text as summary_text_of_modes
+from benchmarks._modes_answers import CALLS_AT_ONCE, NAMES_FIELD
+from benchmarks._modes_results import FORMAT as FORMAT_OF_MODES
+from benchmarks._modes_results import PARTS, former_results
+from benchmarks._modes_run import SIZES, Loading, run_modes
+from benchmarks._modes_summary import summary_of
+from benchmarks._modes_summary import summary_text as summary_text_of_modes
+from benchmarks._modes_targets import targets_of
 from benchmarks._summary import summary_data, summary_text
+from examples.support_agent.models import AT_ONCE_ADAPTER
 from pkv_agents.local import LocalModel
 
 FORMAT = 1
-SIZES: Mapping[str, int] = {"pairs": 24, "worlds": 8, "turns": 28, "tokens": 64, "continuations": 3}
-"""How much of each part `--modes` measures."""
 _COST: Mapping[Head, float] = {"short": 1.0, "long": 3.0}
 _ROWS = TypeAdapter(list[Row])
 
@@ -184,23 +188,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main_modes(options: argparse.Namespace) -> int:
-    loaded = load_model(options.model, options.adapter, threads=options.threads)
-    machine = this_machine(dtype=loaded.identity["dtype"])
-    parts = PARTS if "all" in options.modes else tuple(options.modes)
-    sizes = {name: tenth(size) if options.quick else size for name, size in SIZES.items()}
-    sizes |= dict(options.size)
-    say(f"parity of modes: {', '.join(parts)}; {sizes}; {machine}")
-    results = ModeResults()
+    parts = [part for part in PARTS if part in options.modes or "all" in options.modes]
+    sizes = {name: tenth(size) if options.quick else size for name, size in SIZES.items()} | dict(options.size)
+    results = former_results(options.json)
+    say(f"parity of modes: {', '.join(parts)}; {sizes}")
 
-    def keep(*, finished: bool = False) -> None:
+    def load(adapter: str) -> Loading:
+        folder, manner = (
+            (options.at_once_adapter, CALLS_AT_ONCE) if adapter == "at_once" else (options.adapter, NAMES_FIELD)
+        )
+        loaded = load_model(options.model, folder, threads=options.threads)
+        machine = this_machine(dtype=loaded.identity["dtype"])
+        say(f"adapter {adapter} on {machine}")
+        return Loading(Subject(loaded.engine, manner), loaded.identity, asdict(machine))
+
+    def keep() -> None:
         if options.json is not None:
-            about = {"identity": dict(loaded.identity), "machine": asdict(machine), "sizes": sizes}
-            head = {"benchmark": "parity modes", "format": FORMAT, "finished": finished, **about}
-            write_json(options.json, {**head, **results.data()})
+            summary = {"targets": targets_of(results), "summary": summary_of(results)}
+            head = {"benchmark": "parity modes", "format": FORMAT_OF_MODES, **summary}
+            write_json(options.json, {**head, "parts": results.data()})
 
-    run_modes(Subject(loaded.engine), parts, sizes, results, keep=keep)
-    keep(finished=True)
-    say(f"\n{summary_text_of_modes(results)}")
+    run_modes(load, parts, sizes, results, keep=keep)
+    say(f"\n{summary_text_of_modes(results, targets_of(results))}")
     return 0
 
 
@@ -217,6 +226,13 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--adapter", type=Path, metavar="DIR", help="an adapter's folder, or none (default: the shop's)"
     )
     parser.add_argument("--modes", nargs="+", choices=("all", *PARTS), help="measure ways to change a cache instead")
+    parser.add_argument(
+        "--at-once-adapter",
+        type=Path,
+        default=AT_ONCE_ADAPTER,
+        metavar="DIR",
+        help="with --modes: an adapter that calls at once",
+    )
     parser.add_argument(
         "--size", type=_size, nargs="+", default=(), metavar="NAME=N", help=f"with --modes: other sizes than {SIZES}"
     )

@@ -35,6 +35,8 @@ EMBEDDED = "embedded"
 ADAPTER = Path(__file__).with_name("adapter")
 SKILLS_ADAPTER = Path(__file__).with_name("adapter_skills")
 """The same shop's, trained further on rules that are skills and come in updates."""
+AT_ONCE_ADAPTER = Path(__file__).with_name("adapter_at_once")
+"""For measurements: it calls a tool at once, by one rule or two, and writes no line with the deciding field before."""
 NO_ADAPTER = "none"
 
 _LOCAL_TOKENS = 80
@@ -272,6 +274,7 @@ def _first_line(error: BaseException) -> str:
 
 __all__ = [
     "ADAPTER",
+    "AT_ONCE_ADAPTER",
     "EMBEDDED",
     "NO_ADAPTER",
     "SKILLS_ADAPTER",

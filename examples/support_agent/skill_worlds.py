@@ -38,6 +38,7 @@ class SkillPlan:
         own: How many topics stay in the policy's own text.
         late: How likely a skill is not loaded at the start; 0: none is loaded later, and none retired.
         events: How likely something happens to the skills between two turns.
+        small: How likely a new version has one line otherwise, and no more.
     """
 
     skills: int = 3
@@ -45,6 +46,7 @@ class SkillPlan:
     own: int = 0
     late: float = 0.2
     events: float = 0.5
+    small: float = 0.0
 
 
 class Shelf:
@@ -135,7 +137,7 @@ def draw_skilled_world(rng: random.Random, size: Size, plan: SkillPlan) -> World
     for turn, request in enumerate(world.requests):
         patch: dict[str, object] = dict(request.patch)
         if turn and rng.random() < plan.events:
-            patch |= _event(rng, shelf, shop, may_go=plan.late > 0)
+            patch |= _event(rng, shelf, shop, plan)
         shop = apply_patch(shop, patch)
         requests.append(_asked(rng, world, shop, replace(request, patch=patch)))
     return replace(world, requests=tuple(requests))
@@ -162,18 +164,21 @@ def skilled(shop: Shop, skills: Skills) -> SkilledShop:
     return SkilledShop.model_validate({**shop.model_dump(), "skills": skills.model_dump()})
 
 
-def _event(rng: random.Random, shelf: Shelf, shop: SkilledShop, *, may_go: bool) -> dict[str, object]:
+def _event(rng: random.Random, shelf: Shelf, shop: SkilledShop, plan: SkillPlan) -> dict[str, object]:
     """Something happens to the skills: one is loaded, or a loaded one is replaced, restored or retired."""
     loaded = [name for name in shelf.rules if name in shop.skills.active]
     absent = [name for name in shelf.rules if name not in shop.skills.active]
     draw = rng.random()
     if absent and (draw < 0.4 or not loaded):
         return shelf.registry.load(rng.choice(absent), shop.skills)
-    if may_go and len(loaded) > 1 and draw > 0.93:
+    if plan.late and len(loaded) > 1 and draw > 0.93:
         return shelf.registry.retire(rng.choice(loaded), shop.skills)
     name = rng.choice(loaded)
     if shelf.former[name] and rng.random() < 0.3:
         _restore(rng, shelf, name)
+    elif plan.small and rng.random() < plan.small:
+        topic, rule = rng.choice(list(shelf.rules[name].items()))
+        shelf.replace(name, {topic: shelf.changed(rule, "line")})
     else:
         rules = shelf.rules[name]
         topics = rng.sample(list(rules), min(len(rules), rng.choice((1, 1, 1, 2, 4))))

@@ -108,10 +108,9 @@ def compose(
     parts.append(blank(parts[0], ids[at:], at))
     fresh += range(at, len(ids))
     origin = _origin(loose, seam, base)
-    whole = replace(concat(parts), origin=origin)
     if not fresh:
-        return Forwarded(whole, None, before)
-    done = model.recompute(whole, fresh, origin=origin)
+        return Forwarded(replace(concat(parts), origin=origin), None, before)
+    done = model.recompute_joined(parts, fresh, origin=origin)
     return replace(done, computed=before + done.computed)
 
 

@@ -77,12 +77,15 @@ def rewrite(
     if fresh := [*(token for run in runs for token in run.ids), *behind]:
         model.check_ids(fresh, segment.stop + sum(run.grows for run in runs) + len(behind) - len(fresh))
     chosen = _most_attended(model, segment, runs, query, keep) if keep else []
-    changed, blanks = _with_blanks(segment, runs)
+    parts, blanks = _with_blanks(segment, runs)
     anew = [_place(runs, slot) for slot in chosen]
-    changed = replace(changed, origin=_origin(segment, runs, anew))
+    origin, fields = _origin(segment, runs, anew), segment.fields
+    for run in reversed(runs):
+        fields = moved_fields(fields, run)
     if not blanks and not anew and not behind:
-        return Forwarded(changed, None, 0)
-    return model.recompute(changed, [*blanks, *anew], behind, origin=changed.origin)
+        return Forwarded(replace(concat(parts), origin=origin, fields=fields), None, 0)
+    done = model.recompute_joined(parts, [*blanks, *anew], behind, origin=origin)
+    return replace(done, segment=done.segment.with_fields(*fields))
 
 
 def _check(segment: KVSegment, runs: Sequence[TokenRun]) -> None:
@@ -98,8 +101,8 @@ def _check(segment: KVSegment, runs: Sequence[TokenRun]) -> None:
         before = run.stop
 
 
-def _with_blanks(segment: KVSegment, runs: Sequence[TokenRun]) -> tuple[KVSegment, list[int]]:
-    """The sequence with a blank where each run will be computed, and the places of the blanks."""
+def _with_blanks(segment: KVSegment, runs: Sequence[TokenRun]) -> tuple[list[KVSegment], list[int]]:
+    """The parts of the sequence, with a blank where each run will be computed, and the places of the blanks."""
     parts: list[KVSegment] = []
     blanks: list[int] = []
     done, at, size = 0, segment.start, 0
@@ -110,10 +113,7 @@ def _with_blanks(segment: KVSegment, runs: Sequence[TokenRun]) -> tuple[KVSegmen
         blanks += range(size, size + len(run.ids))
         done, at, size = run.stop, parts[-1].stop, size + len(run.ids)
     parts.append(segment.slice(done, len(segment)).moved(at))
-    fields = segment.fields
-    for run in reversed(runs):
-        fields = moved_fields(fields, run)
-    return replace(concat(parts), fields=fields), blanks
+    return parts, blanks
 
 
 def blank(like: KVSegment, ids: Sequence[int], start: int) -> KVSegment:

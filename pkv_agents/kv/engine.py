@@ -20,6 +20,7 @@ import torch
 from pkv_agents.errors import SegmentError
 from pkv_agents.kv import capability
 from pkv_agents.kv._attention import AttentionRecorder
+from pkv_agents.kv._buffers import buffers_of, restore
 from pkv_agents.kv._checks import check_segment, check_tokens
 from pkv_agents.kv._device import on_device
 from pkv_agents.kv._facts import device_of, fingerprint_of, identity_of
@@ -39,7 +40,7 @@ from pkv_agents.kv.families import family_of
 from pkv_agents.kv.image_span import ImageSpan
 from pkv_agents.kv.images import Images, place
 from pkv_agents.kv.origin import EXACT, Composed, Origin
-from pkv_agents.kv.segment import KVSegment
+from pkv_agents.kv.segment import KVSegment, joined
 from pkv_agents.kv.slab import Slab, TokenIds
 
 
@@ -160,12 +161,38 @@ class SegmentModel:
                 model's.
             ContextLengthError: If the new tokens do not fit the context.
         """
+        return self.recompute_joined((segment,), slots, ids, origin=origin, recorder=recorder)
+
+    def recompute_joined(
+        self,
+        parts: Sequence[KVSegment],
+        slots: Sequence[int],
+        ids: Sequence[int] = (),
+        *,
+        origin: Origin,
+        recorder: AttentionRecorder | None = None,
+    ) -> Forwarded:
+        """What `recompute` gives for the `concat` of these parts, whose keys and values are copied but once.
+
+        Args:
+            parts: At least one; each begins where the one before ends.
+            slots: Which tokens to compute anew, counted from the start of the first part.
+            ids: New tokens behind the last.
+            origin: What the result is.
+            recorder: Sees the attention of this forward.
+
+        Raises:
+            SegmentError: As `recompute`; also if the parts leave a gap or overlap.
+            ContextLengthError: If the new tokens do not fit the context.
+        """
+        segment = joined(parts)
         anew = sorted(set(slots))
         if anew and not 0 <= anew[0] <= anew[-1] < len(segment):
             raise SegmentError(f"slots {anew[0]} to {anew[-1]} are not inside a segment of {len(segment)} tokens")
         if any(image.start <= slot < image.stop for image in segment.images for slot in anew):
             raise SegmentError("tokens of an image cannot be computed anew: prefill the segment with its images")
-        self.check(segment)
+        for part in parts:
+            self.check(part)
         if len(ids) or not anew:
             self.check_ids(ids, segment.stop)
         size, total = len(segment), len(segment) + len(ids)
@@ -174,14 +201,14 @@ class SegmentModel:
         stand = np.concatenate([segment.positions, np.arange(segment.stop, segment.stop + len(ids), dtype=np.int32)])
         with torch.inference_mode(), self._loaded.lock:
             where = self._tensor(places)
-            layers = [(_room(keys, total), _room(values, total)) for keys, values in self.rule.layers(segment)]
+            layers = buffers_of(self.rule, parts, total)
             # Behind a segment the model's own causal mask is right, and faster.
             mask = scattered_mask(self._loaded.config, self._kinds, where, total, self.dtype) if anew else None
             cache = sequence_cache(layers, where)
             with recorder or contextlib.nullcontext():
                 tokens, positions = self._tensor(all_ids[places]), self._tensor(stand[places])
                 logits = self._loaded.call(tokens, positions, cache, mask=mask)[-1]
-            written = self._restore(segment, anew, layers, stand)
+            written = np.concatenate([restore(self.rule, parts, layers, anew), stand[size:]])
         return Forwarded(
             self._segment(all_ids, written, segment.start, layers, like=segment, origin=origin),
             logits if places[-1] == total - 1 else None,
@@ -203,17 +230,17 @@ class SegmentModel:
         self.check(segment)
         if slab.length or segment.start or segment.images:
             raise SegmentError("a segment of text that begins at position 0 is written into an empty slab")
-        layers, shape = self.rule.layers(segment), slab.shape
+        shape = slab.shape
         wanted = (shape.heads, shape.key_dim, shape.heads, shape.value_dim, shape.dtype)
-        for keys, values in layers:
+        for keys, values in zip(segment.keys, segment.values, strict=True):
             if (keys.shape[0], keys.shape[2], values.shape[0], values.shape[2], keys.dtype) != wanted:
                 raise SegmentError("this slab was made for a model of another shape")
-        if len(layers) != shape.layers:
+        if len(segment.keys) != shape.layers:
             raise SegmentError("this slab was made for a model with another number of layers")
         slab.reserve(len(segment))
         with torch.inference_mode():
-            for index, (keys, values) in enumerate(layers):
-                slab.write(index, keys[None], values[None])
+            views = [slab.layer(index, len(segment)) for index in range(shape.layers)]
+            self.rule.write(segment, [(keys[0], values[0]) for keys, values in views])
         slab.commit(segment.ids.tolist())
         # Turned keys are right to a rounding error, which is more than an exact look-up may hand out.
         turned = (segment.written != segment.positions).any()
@@ -227,29 +254,6 @@ class SegmentModel:
         """Raises SegmentError or ContextLengthError if tokens cannot be forwarded at a position."""
         image = getattr(self._loaded.model.config, "image_token_id", None)
         check_tokens(ids, start, vocabulary=self._loaded.config.vocab_size, limit=self.context_limit, image=image)
-
-    @staticmethod
-    def _restore(
-        segment: KVSegment,
-        anew: Sequence[int],
-        layers: Sequence[tuple[torch.Tensor, torch.Tensor]],
-        positions: TokenIds,
-    ) -> TokenIds:
-        """Puts keys that were only turned back to what was computed, so that a later move starts there again.
-
-        Returns:
-            The positions at which the buffers' keys are written now.
-        """
-        written = positions.copy()
-        turned = segment.written != segment.positions
-        turned[list(anew)] = False
-        if turned.any():
-            written[: len(segment)][turned] = segment.written[turned]
-            which = on_device(np.flatnonzero(turned), layers[0][0].device)
-            for (keys, values), old_keys, old_values in zip(layers, segment.keys, segment.values, strict=True):
-                keys[0].index_copy_(1, which, old_keys.index_select(1, which))
-                values[0].index_copy_(1, which, old_values.index_select(1, which))
-        return written
 
     def _segment(
         self,
@@ -276,11 +280,3 @@ class SegmentModel:
 
     def _tensor(self, numbers: Sequence[int] | TokenIds) -> torch.Tensor:
         return on_device(numbers, self.device)
-
-
-def _room(tensor: torch.Tensor, total: int) -> torch.Tensor:
-    """A copy of (heads, tokens, dim) as (1, heads, total, dim), to be written into."""
-    heads, size, dim = tensor.shape
-    buffer = torch.empty((1, heads, total, dim), dtype=tensor.dtype, device=tensor.device)
-    buffer[0, :, :size].copy_(tensor)
-    return buffer

@@ -99,7 +99,6 @@ def splice(
         origin: Origin = Composed(tuple(part.digest for part in placed), seam)
     else:
         origin = head.origin if head is not None else EXACT
-    whole = replace(concat(placed), origin=origin)
     if not fresh and not query:
-        return Forwarded(whole, None, 0)
-    return model.recompute(whole, fresh, query, origin=origin)
+        return Forwarded(replace(concat(placed), origin=origin), None, 0)
+    return model.recompute_joined(placed, fresh, query, origin=origin)

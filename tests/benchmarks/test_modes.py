@@ -1,17 +1,25 @@
-"""The parity of modes: what the prompts of a pair are, and that every part of the run gives rows."""
+"""The parity of modes: what the prompts of a pair are, and that every part of the run gives rows that come back."""
 
 from __future__ import annotations
 
 from functools import cache
-from itertools import islice
+from pathlib import Path
 
 import pytest
 import torch
 
-from benchmarks._modes import Pair, Subject, common, divergence, pairs
-from benchmarks._modes_run import PARTS, ModeResults, run_modes, summary_of, summary_text
+from benchmarks._frame import BenchmarkError, write_json
+from benchmarks._modes import Pair, Subject, common, divergence, pair_of, shop_cases
+from benchmarks._modes_answers import CALLS_AT_ONCE, NAMES_FIELD
+from benchmarks._modes_results import FORMAT, PARTS, ModeResults, former_results
+from benchmarks._modes_run import SIZES, Loading, run_modes
+from benchmarks._modes_splice import SEAMS
+from benchmarks._modes_summary import summary_of, summary_text
+from benchmarks._modes_targets import targets_of
 from pkv_agents.kv import Composed, Edited
 from tests.langchain.tiny import tiny_model
+
+QUICK = dict.fromkeys(SIZES, 1) | {"turns": 3, "tokens": 2, "written": 3}
 
 
 @cache
@@ -20,7 +28,7 @@ def subject() -> Subject:
 
 
 def one(place: str) -> Pair:
-    return next(pairs(subject(), "before" if place == "before" else "after"))
+    return pair_of(next(shop_cases()), subject(), "before" if place == "before" else "after")
 
 
 @pytest.mark.parametrize("place", ["before", "after"])
@@ -55,12 +63,59 @@ def test_divergence() -> None:
 
 
 @pytest.mark.slow
-def test_every_part_gives_rows() -> None:
-    results, kept = ModeResults(), list[int]()
-    sizes = {"pairs": 1, "worlds": 1, "turns": 4, "tokens": 3, "continuations": 1}
-    run_modes(subject(), PARTS, sizes, results, keep=lambda: kept.append(1), tell=lambda line: None)
-    assert [len(results.rows[part]) for part in PARTS[1:]] == [11, 4, 5]
-    assert kept and results.judged == {"before": [0, 1], "after": [0, 1]}  # a random model is never right both ways
+def test_every_part_gives_rows_that_come_back(tmp_path: Path) -> None:
+    file, loaded = tmp_path / "modes.json", list[str]()
+    results = ModeResults()
+
+    def load(adapter: str) -> Loading:
+        loaded.append(adapter)
+        manner = CALLS_AT_ONCE if adapter == "at_once" else NAMES_FIELD
+        return Loading(Subject(tiny_model(), manner), {"adapter": adapter}, {"cores": 1})
+
+    def keep() -> None:
+        write_json(file, {"benchmark": "parity modes", "format": FORMAT, "parts": results.data()})
+
+    run_modes(load, PARTS, QUICK, results, keep=keep, tell=lambda line: None)
+    assert loaded == ["shop", "at_once"]
+    for part in ("edits", "at_once"):  # a random model is never right both ways
+        assert results.pairs(part) == {"before": [0, 1], "after": [0, 1]} and not results.rows(part)
+    assert {part: len(results.rows(part)) for part in PARTS[2:]} == {
+        "splice": 21,
+        "facts": 8,
+        "toggles": 3,
+        "amended": 3,
+        "continuations": 5,
+    }
+    arms = [row.arm for row in results.rows("splice")]
+    for kind in (f"{skills}, {behind}" for behind in ("preamble", "no preamble") for skills in ("1 skill", "4 skills")):
+        assert [arm for arm in arms if arm.startswith(kind)] == [f"{kind}, seam {seam}" for seam in SEAMS]
+    assert [arm for arm in arms if arm.startswith("control: ")] == arms[-3:]
+    facts = [(row.facts, row.blocks) for row in results.rows("facts")]
+    assert facts == [(name, blocks) for name in ("rule and state", "inside a rule") for blocks in (1, 1, 2, 2)]
     assert [row["third"] for row in summary_of(results)["toggles"]] == ["first", "middle", "last"]
-    assert "control: skill absent" in summary_text(results)
-    assert len(list(islice(pairs(subject(), "after"), 2))) == 2
+    assert "control: skill absent" in summary_text(results, targets_of(results))
+    again = former_results(file)
+    assert again.data() == results.data()
+    run_modes(load, ["facts"], {**QUICK, "facts": 0}, again, keep=keep, tell=lambda line: None)
+    assert not again.rows("facts") and again.rows("splice") == results.rows("splice")
+
+
+def test_parts_of_another_version_are_dropped_and_those_of_another_adapter_kept(tmp_path: Path) -> None:
+    results = ModeResults()
+    for part, adapter in (("edits", "a"), ("splice", "b"), ("at_once", "c")):
+        results.begin(part).about = {"identity": {"adapter": adapter}}
+    results.forget_others("facts", {"adapter": "b"}, ["edits", "splice", "facts"])
+    assert list(results.data()) == ["at_once", "splice"]
+
+
+def test_other_files_are_refused_and_older_ones_begun_anew(tmp_path: Path) -> None:
+    file = tmp_path / "modes.json"
+    assert not former_results(file).data()
+    write_json(file, {"benchmark": "parity modes", "format": FORMAT - 1})
+    assert not former_results(file).data()
+    write_json(file, {"benchmark": "parity"})
+    with pytest.raises(BenchmarkError, match="name another file"):
+        former_results(file)
+    write_json(file, {"benchmark": "parity modes", "format": FORMAT, "parts": {"facts": {"rows": [{}], "pairs": {}}}})
+    with pytest.raises(BenchmarkError, match="damaged"):
+        former_results(file)

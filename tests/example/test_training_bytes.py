@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +12,20 @@ import pytest
 
 from examples.support_agent.arms import POLICY, Arm
 from examples.support_agent.models import Choice
-from examples.support_agent.policy import Request, decide, shop_rules
+from examples.support_agent.policy import Request, decide, shop_rules, shop_sections
 from examples.support_agent.runner import ArmPlayer
 from examples.support_agent.scenario import TURNS, initial_state
 from examples.support_agent.tools import EFFECTS
 from examples.support_agent.training.rows import Head, Row, RowMaker, RowPlan
-from examples.support_agent.worlds import Size, World
+from examples.support_agent.vocabulary import TOOL_DOCS
+from examples.support_agent.worlds import Size, World, draw_world
 from langchain_pkv import LocalChatModel
-from pkv_agents import apply_patch
+from pkv_agents import AgentSession, Message, ToolCall, apply_patch, render_baseline, snapshot, wire
 from tests.example.reading_engine import ReadingModel
 from tests.local.tiny import tiny_tokenizer
 
 SEED = 7
+DOCS = {doc.name: doc for doc in TOOL_DOCS}
 
 
 @pytest.fixture(params=["tiny", pytest.param("embedded", marks=pytest.mark.embedded)])
@@ -81,3 +84,37 @@ def test_a_row_with_a_rewritten_head_is_what_the_other_arms_send(tokenizer: Any,
     row = row_of(the_script()[:1], tokenizer, head)
     (prompt,) = sent_by(arm, tokenizer, 1)
     assert prompt == row.ids[: len(prompt)]
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_row_without_lines_before_the_calls_is_what_a_session_sends(tokenizer: Any, before: bool) -> None:
+    """A session has the state behind the policy; where the row has it before, the head's text is swapped."""
+    world = draw_world(random.Random(SEED), Size(topics=1, orders=2, prose=0.0, turns=3, changes=(0.0, 1.0)))
+    policy = world.policy.removeprefix(shop_sections()[0]).strip()
+    world = replace(world, policy=policy)
+    plan = RowPlan(Size(), tools=False, at_once=True, before=before)
+    row = RowMaker(tokenizer, random.Random(SEED)).row(world, plan)
+
+    rng, model = random.Random(SEED), ReadingModel(tokenizer)
+    tag = "".join(rng.choice("abcdefghijklmnopqrstuvwxyz234567") for _ in range(4))
+    session = AgentSession(
+        world.shop.model_copy(deep=True), key="k", instructions=policy, profile=model.profile, tag=tag
+    )
+    shop, history = world.shop, list[Message]()
+    for number, request in enumerate(world.requests):
+        shop = apply_patch(shop, request.patch)
+        session.update(request.patch)
+        history.append(Message("user", request.text))
+        sent = session.plan(history)
+        asked = wire(sent, history)
+        session.commit(sent)
+        state = render_baseline(snapshot(world.shop), tag=tag)
+        assert asked[0].text == f"{policy}\n\n{state}"
+        head = Message("system", f"{state}\n\n{policy}" if before else asked[0].text)
+        ids = model.render_ids([head, *asked[1:]])
+        assert tuple(ids) == row.ids[: len(ids)]
+        tool, arguments = world.answer(shop, request)
+        call = ToolCall(tool, arguments, id=f"c{number}")
+        reply = DOCS[tool].reply.format(**arguments)
+        history += [Message("assistant", "", (call,)), Message("tool", reply, tool_call_id=call.id)]
+    assert len(history) == 9

@@ -29,6 +29,7 @@ class Curriculum:
         mastered: The accuracy at which a level is left.
         skills: The share of rows whose rules are skills, from level 2 on.
         rewritten: The share of rows whose head is rewritten, and not corrected by errata.
+        at_once: Answers are calls with no line before them; then there are two levels, of one rule and of two.
     """
 
     level: int
@@ -36,11 +37,12 @@ class Curriculum:
     mastered: float = 0.95
     skills: float = 0.0
     rewritten: float = 0.4
+    at_once: bool = False
 
     @classmethod
-    def start(cls, level: int = 0, *, skills: float = 0.0, rewritten: float = 0.4) -> Curriculum:
+    def start(cls, level: int = 0, *, skills: float = 0.0, rewritten: float = 0.4, at_once: bool = False) -> Curriculum:
         """A training that begins at `level`, with some rows whose rules are skills, and some with rewritten heads."""
-        return cls(level, [0.0] * LEVELS, skills=skills, rewritten=rewritten)
+        return cls(level, [0.0] * LEVELS, skills=skills, rewritten=rewritten, at_once=at_once)
 
     def update(self, hits: list[float], counts: list[float], progress: float) -> None:
         """Take in a step's hits and decisions a level, and go up a level when it is time."""
@@ -49,12 +51,15 @@ class Curriculum:
                 share = min(0.3, counts[level] / 600)
                 self.accuracy[level] += share * (hits[level] / counts[level] - self.accuracy[level])
         late = sum(progress > limit for limit in _LATEST)
-        if self.level < LEVELS - 1 and (self.accuracy[self.level] > self.mastered or late > self.level):
+        hardest = 1 if self.at_once else LEVELS - 1
+        if self.level < hardest and (self.accuracy[self.level] > self.mastered or late > self.level):
             self.level += 1
 
     def draw(self, rng: random.Random) -> RowPlan:
         """The kind of row to draw now: mostly the hardest level, some of the one below, a few of all others."""
         level = self.level
+        if self.at_once:
+            return _at_once_plan(rng, level if rng.random() < 0.4 else 0, self.rewritten)
         if level >= 2 and self.skills and rng.random() < self.skills:
             return _skill_plan(rng, level, self.rewritten)
         draw = rng.random()
@@ -83,13 +88,23 @@ def _plan(rng: random.Random, level: int, rewritten: float) -> RowPlan:
 
 def _skill_plan(rng: random.Random, level: int, rewritten: float) -> RowPlan:
     """Rows whose rules are skills: small ones mostly, since what is new is the form and not the number of rules."""
-    topics, prose = rng.choice((1, 2, 2, 3, 3, 4, 6, 12)), rng.choice((0.0, 0.0, 0.0, 0.3, 1.0))
-    turns = rng.choice((2, 3, 3))
+    topics, prose = rng.choice((1, 2, 3, 3, 4, 4, 5, 6, 8, 12)), rng.choice((0.0, 0.0, 0.0, 0.0, 0.3, 1.0))
+    turns = rng.choice((2, 3, 3, 4))
     size = Size(topics=topics, orders=2, prose=prose, turns=turns, changes=_CALM, irrelevant=0.2)
     head: Head = "errata" if rng.random() >= rewritten / 2 else "end"
     late = 0.25 if head == "errata" else 0.0
-    skills = SkillPlan(skills=rng.choice((1, 1, 2, 2, 3)), own=rng.choice((0, 0, 1)), late=late, events=0.8)
-    return RowPlan(size, head, branches=24, level=level, skills=skills)
+    count, own, small = rng.choice((1, 1, 2, 3)), rng.choice((0, 0, 0, 1)), rng.choice((0.0, 0.5))
+    skills = SkillPlan(skills=count, own=own, late=late, events=0.8, small=small)
+    return RowPlan(size, head, branches=36, level=level, skills=skills)
+
+
+def _at_once_plan(rng: random.Random, level: int, rewritten: float) -> RowPlan:
+    """Short rules without a line before the call, the state before them or behind them."""
+    head: Head = "errata" if rng.random() >= rewritten else "end"
+    size = Size(topics=level + 1, orders=rng.choice((1, 1, 2)), prose=0.0, turns=3, changes=_BUSY, irrelevant=0.1)
+    keep, branches = rng.choice((0.0, 0.5, 1.0, 1.0)), 12 + 6 * level
+    before = rng.random() < 0.6
+    return RowPlan(size, head, tools=False, keep=keep, branches=branches, level=level, at_once=True, before=before)
 
 
 def _head(rng: random.Random, rewritten: float) -> Head:

@@ -14,12 +14,12 @@ from typing import Literal
 
 from pkv_agents import Snapshot, apply_patch, diff, fold, render_baseline, render_erratum, snapshot
 
-from ..policy import Request, field_path, read_field
+from ..policy import Request, field_path, read_field, shop_sections
 from ..schema import Shop, all_plain
 from ..skill_worlds import SkillPlan, draw_skilled_world
 from ..vocabulary import TOOL_DOCS, TOPICS
 from ..worlds import Size, World, draw_world
-from .writer import Row, Tokenizer, Writer
+from .writer import Reason, Row, Tokenizer, Writer
 
 Head = Literal["errata", "end", "top"]
 """Where the state stands: told by errata, or rewritten at the head's end or near its top."""
@@ -39,6 +39,8 @@ class RowPlan:
         branches: About how many questions branch off.
         level: The curriculum's.
         skills: How the rules are spread over skills; None: they stand in the policy.
+        at_once: Answers are calls, with no line before them, and the policy is rules and nothing else.
+        before: The state stands before the policy; only together with `at_once`.
     """
 
     size: Size
@@ -48,6 +50,8 @@ class RowPlan:
     branches: int = 0
     level: int = 0
     skills: SkillPlan | None = None
+    at_once: bool = False
+    before: bool = False
 
 
 def tools_block() -> str:
@@ -106,7 +110,7 @@ class RowMaker:
                 told = fold(told, changes)
             scored = not rewritten or index >= settled
             kind = plan.head if rewritten else _kind(world, state, request, first, told)
-            self._answer(writer, world, request, state, kind if scored else None)
+            self._answer(writer, world, request, state, plan, kind if scored else None)
             if scored:
                 self._branch(writer, world, state, plan, index, first=first, told=told, tag=tag)
         return writer.row(head)
@@ -119,13 +123,18 @@ class RowMaker:
 
     def _system(self, world: World, plan: RowPlan, view: Snapshot, tag: str) -> str:
         state = render_baseline(view, tag=tag)
+        if plan.at_once:
+            rules = world.policy.removeprefix(shop_sections()[0]).strip()
+            return "\n\n".join((state, rules) if plan.before else (rules, state))
         opening, _, rest = world.policy.partition("\n\n")
         parts = [opening, state, rest] if plan.head == "top" else [world.policy, state]
         return "\n\n".join([tools_block(), *parts] if plan.tools else parts)
 
-    def _answer(self, writer: Writer, world: World, request: Request, state: Shop, kind: str | None) -> None:
+    def _answer(
+        self, writer: Writer, world: World, request: Request, state: Shop, plan: RowPlan, kind: str | None
+    ) -> None:
         tool, arguments = world.answer(state, request)
-        writer.answer(reason_text(world, state, request), tool, arguments, kind)
+        writer.answer(_reason(plan, world, state, request), tool, arguments, kind)
         writer.turn("tool", self._replies[tool].format(**{"town": "", **arguments}))
 
     def _branch(
@@ -156,7 +165,11 @@ class RowMaker:
             request = Request({}, topic, order, text, town)
             tool, arguments = world.answer(state, request)
             kind = plan.head if plan.head != "errata" else _kind(world, state, request, first, told)
-            writer.branch(text, reason_text(world, state, request), tool, arguments, kind)
+            writer.branch(text, _reason(plan, world, state, request), tool, arguments, kind)
+
+
+def _reason(plan: RowPlan, world: World, state: Shop, request: Request) -> Reason:
+    return None if plan.at_once else reason_text(world, state, request)
 
 
 def _kind(world: World, state: Shop, request: Request, first: Snapshot, told: Snapshot) -> str:

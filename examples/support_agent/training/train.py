@@ -50,6 +50,7 @@ def main() -> None:
     parser.add_argument("--long", type=int, default=900, help="a head of more tokens goes through without a graph")
     parser.add_argument("--skills", type=float, default=0.4, help="share of rows whose rules are skills")
     parser.add_argument("--rewritten", type=float, default=0.4, help="share of rows whose head is rewritten")
+    parser.add_argument("--at-once", action="store_true", help="answers without a line before the call, short rules")
     parser.add_argument("--adapter", type=Path, default=None, help="continue from this adapter_model.safetensors")
     options = parser.parse_args()
     if options.model is None:
@@ -80,7 +81,9 @@ class _Trainer:
         self.rng = random.Random(f"{options.seed}/{rank}")
         self.maker = RowMaker(AutoTokenizer.from_pretrained(options.model), self.rng)
         self.optimizer = torch.optim.AdamW(model.trainable(), lr=options.rate, betas=(0.9, 0.98), weight_decay=0.0)
-        self.curriculum = Curriculum.start(options.level, skills=options.skills, rewritten=options.rewritten)
+        self.curriculum = Curriculum.start(
+            options.level, skills=options.skills, rewritten=options.rewritten, at_once=options.at_once
+        )
         self.tokens = 0
         self.hits: dict[str, list[int]] = defaultdict(list)
         self.losses: list[float] = []

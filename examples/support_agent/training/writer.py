@@ -10,6 +10,10 @@ _CALL = '{"name":"'
 _FIRST, _REST = 1.0, 0.1  # the first token of the value and of the tool's name decide; the rest is copied
 
 
+Reason = tuple[str, str] | None
+"""The line before a call: the field that decides and its value; None: the call comes at once."""
+
+
 class Tokenizer(Protocol):
     """What the rows need of a tokenizer."""
 
@@ -82,7 +86,7 @@ class Writer:
         self._ids += ids
         self._weights += [0.0] * len(ids)
 
-    def answer(self, reason: tuple[str, str], tool: str, arguments: dict[str, str], kind: str | None) -> None:
+    def answer(self, reason: Reason, tool: str, arguments: dict[str, str], kind: str | None) -> None:
         """The agent's turn; scored if it has a kind."""
         ids, weights, answers = self._scored(reason, tool, arguments, kind or "")
         ids += [self._end, *self._newline]
@@ -92,7 +96,7 @@ class Writer:
         self._ids += ids
         self._weights += weights if kind is not None else [0.0] * len(ids)
 
-    def branch(self, text: str, reason: tuple[str, str], tool: str, arguments: dict[str, str], kind: str) -> None:
+    def branch(self, text: str, reason: Reason, tool: str, arguments: dict[str, str], kind: str) -> None:
         """One more request here, up to and with the last token that decides."""
         turn = self._turn("user", text)
         ids, weights, answers = self._scored(reason, tool, arguments, kind)
@@ -101,9 +105,11 @@ class Writer:
         self._branches.append((len(self._ids), turn + ids[:stop], [0.0] * len(turn) + weights[:stop], shifted))
 
     def _scored(
-        self, reason: tuple[str, str], tool: str, arguments: dict[str, str], kind: str
+        self, reason: Reason, tool: str, arguments: dict[str, str], kind: str
     ) -> tuple[list[int], list[float], list[Answer]]:
         """The tokens of an answer from the turn's start on, their weights, and the tokens that decide."""
+        if reason is None:
+            return self._scored_call(tool, arguments, kind)
         path, value = reason
         line = f"{path}{value}\n"
         text = line + call_text(tool, arguments)
@@ -124,6 +130,17 @@ class Writer:
             answers.append(Answer(lead + start, f"{kind} town"))
         return [*self._lead, *ids], [0.0] * lead + weights, answers
 
+    def _scored_call(
+        self, tool: str, arguments: dict[str, str], kind: str
+    ) -> tuple[list[int], list[float], list[Answer]]:
+        """The same of an answer that is a call and nothing before it: only the tool's name decides."""
+        ids, lead = self._encode(call_text(tool, arguments)), len(self._lead)
+        at_tool, after_tool = len(self._encode(_CALL)), len(self._encode(_CALL + tool))
+        weights = [_REST] * len(ids)
+        weights[at_tool] = _FIRST
+        weights[at_tool + 1 : after_tool] = [0.0] * (after_tool - at_tool - 1)
+        return [*self._lead, *ids], [0.0] * lead + weights, [Answer(lead + at_tool, f"{kind} tool")]
+
     def row(self, head: int) -> Row:
         """Everything that was collected."""
         ids, weights, answers = list(self._ids), list(self._weights), list(self._answers)
@@ -143,4 +160,4 @@ class Writer:
         return self._tokenizer.encode(text, add_special_tokens=False)
 
 
-__all__ = ["Answer", "Branch", "Row", "Tokenizer", "Writer", "call_text"]
+__all__ = ["Answer", "Branch", "Reason", "Row", "Tokenizer", "Writer", "call_text"]
