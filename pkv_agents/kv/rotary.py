@@ -116,8 +116,7 @@ class RotaryRule:
         turns: dict[str, Turn] = {
             kind: _ratio(self._table(new, kind), self._table(old, kind)) for kind in set(self.kinds) if kind is not None
         }
-        still = (old == new)[0, 0] if len(moved) < last - first else None
-        return _Move(first, last, turns, still, self.family.layout)
+        return _Move(first, last, turns, self.family.layout)
 
     def _positions(self, segment: KVSegment, positions: TokenIds, first: int, last: int) -> torch.Tensor:
         """(1, 1, tokens), or (3, 1, tokens) of a segment with images."""
@@ -137,24 +136,20 @@ class _Move:
         first: The first that does not stand where it was written.
         last: One behind the last such token.
         turns: Of these, by kind of layer.
-        still: Which tokens between them stand where they were written; None: none does.
         layout: Which two numbers are a pair.
     """
 
     first: int
     last: int
     turns: Mapping[str, Turn]
-    still: torch.Tensor | None
     layout: Layout
 
     def write(self, old: torch.Tensor, new: torch.Tensor, kind: str) -> torch.Tensor:
         """Writes (heads, tokens, dim) into another tensor of that shape, and returns it."""
         new[:, : self.first].copy_(old[:, : self.first])
         new[:, self.last :].copy_(old[:, self.last :])
-        part, into = old[:, self.first : self.last], new[:, self.first : self.last]
-        turn_into(part, self.turns[kind], self.layout, into)
-        if self.still is not None:
-            into[:, self.still] = part[:, self.still]
+        # Tokens between them that stand where they were written turn by nothing: by 1 + 0i, which changes no number.
+        turn_into(old[:, self.first : self.last], self.turns[kind], self.layout, new[:, self.first : self.last])
         return new
 
 

@@ -288,3 +288,15 @@ def test_a_segment_stays_inside_the_context() -> None:
 def test_what_does_not_move_is_handed_out_bit_for_bit() -> None:
     rule, base = engine("llama").rule, at("llama", 0)
     assert all(have[0] is want for have, want in zip(rule.layers(base), base.keys, strict=True))
+
+
+@pytest.mark.parametrize("name", SUPPORTED)
+def test_what_stands_still_among_what_moves_keeps_every_number(name: str) -> None:
+    base = at(name, 0)
+    written = base.written.copy()
+    written[2], written[-1] = 1, 0
+    moved = replace(base, written=written)
+    for have, want in zip(engine(name).rule.layers(moved), zip(base.keys, base.values, strict=True), strict=True):
+        for one, other in zip(have, want, strict=True):
+            assert torch.equal(one[:, :2], other[:, :2])
+            assert torch.equal(one[:, 3:-1], other[:, 3:-1])
