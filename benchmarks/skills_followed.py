@@ -43,11 +43,11 @@ from examples.support_agent.models import SKILLS_ADAPTER
 from pkv_agents import Message
 from pkv_agents.local import LocalModel
 
-FORMAT = 1
+FORMAT = 2
 FIRST_SEED = 7_000
 """Smaller ones were looked at while the adapter was made."""
 TARGET = 0.85
-"""Agreement of ours with the clean head, where that is right."""
+"""Share of ours that calls the clean head's tool, where that is right."""
 
 Told = Literal["whole", "by lines"]
 
@@ -102,7 +102,8 @@ class Line:
         ours: The same with errata.
         stale: The same with nothing told.
         follows_other: Among the rows that have such a version: ours decided by the one that is not in force.
-        agreement_where_right: Among the rows in which the clean head is right: ours decided as that did.
+        tool_where_right: Among the rows in which the clean head is right: ours called the same tool, by the same rule.
+        agreement_where_right: Among them: ours decided as that did, arguments and all.
     """
 
     cell: str
@@ -111,6 +112,7 @@ class Line:
     ours: Interval
     stale: Interval
     follows_other: Interval
+    tool_where_right: Interval
     agreement_where_right: Interval
 
 
@@ -156,6 +158,7 @@ def summarise(rows: Sequence[Row]) -> list[Line]:
             ours=boot([row.ours.right for row in chosen]),
             stale=boot([row.stale.right for row in chosen]),
             follows_other=boot([row.follows_other for row in chosen if row.other is not None]),
+            tool_where_right=boot([row.ours.tool == row.clean.tool for row in chosen if row.clean.right]),
             agreement_where_right=boot([row.agree for row in chosen if row.clean.right]),
         )
         for name, belongs in _groups()
@@ -165,14 +168,23 @@ def summarise(rows: Sequence[Row]) -> list[Line]:
 
 def summary_text(rows: Sequence[Row]) -> str:
     """The table, with what is needed to read it."""
-    headers = ("cell", "n", "clean right", "ours right", "stale right", "ours by another version", "ours = clean*")
+    headers = ("cell", "n", "clean", "ours", "stale", "ours by another version", "same tool*", "same call*")
     lines = [
-        (one.cell, one.n, one.clean, one.ours, one.stale, one.follows_other, one.agreement_where_right)
+        (
+            one.cell,
+            one.n,
+            one.clean,
+            one.ours,
+            one.stale,
+            one.follows_other,
+            one.tool_where_right,
+            one.agreement_where_right,
+        )
         for one in summarise(rows)
     ]
     notes = (
-        "Shares with bootstrap 95 % intervals. * among the questions that the clean head answers rightly; "
-        f"target: {TARGET}.",
+        "Shares that are right, with bootstrap 95 % intervals. * as the clean head, where that is right; "
+        f"target for the tool: {TARGET}.",
         "Stale is right by design in `restored` and `beside`; in `loaded` it has no rule to go by.",
     )
     return "\n".join([table(headers, lines), "", *notes])
