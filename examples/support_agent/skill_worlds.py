@@ -13,7 +13,7 @@ from typing import Literal
 
 from pkv_agents import Skill, SkillRegistry, Skills, apply_patch
 
-from .policy import Request, Rule, rule_lines, rules_of, shop_sections
+from .policy import Request, Rule, read_field, rule_lines, rules_of, shop_sections
 from .schema import Shop, SkilledShop
 from .vocabulary import TOPICS
 from .worlds import Size, World, compose, draw_rule, draw_world, rule_section
@@ -178,12 +178,20 @@ def _event(rng: random.Random, shelf: Shelf, shop: SkilledShop, plan: SkillPlan)
         _restore(rng, shelf, name)
     elif plan.small and rng.random() < plan.small:
         topic, rule = rng.choice(list(shelf.rules[name].items()))
-        shelf.replace(name, {topic: shelf.changed(rule, "line")})
+        shelf.replace(name, {topic: _line_changed(rng, shelf, shop, rule)})
     else:
         rules = shelf.rules[name]
         topics = rng.sample(list(rules), min(len(rules), rng.choice((1, 1, 1, 2, 4))))
         shelf.replace(name, {topic: shelf.changed(rules[topic], rng.choice(CHANGES)) for topic in topics})
     return shelf.registry.refresh(shop.skills)
+
+
+def _line_changed(rng: random.Random, shelf: Shelf, shop: Shop, rule: Rule) -> Rule:
+    """A rule with another line, one that decides about an order as it is now where a few draws find one."""
+    order = rng.choice(shop.orders).id
+    value = read_field(shop, rule.field, order)
+    drawn = [shelf.changed(rule, "line") for _ in range(6)]
+    return next((new for new in drawn if new.tool(value) != rule.tool(value)), drawn[0])
 
 
 def _restore(rng: random.Random, shelf: Shelf, name: str) -> None:

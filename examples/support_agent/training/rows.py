@@ -152,9 +152,9 @@ class RowMaker:
         """Ask further questions here; the last turn gets twice its share."""
         turns = len(world.requests)
         count = plan.branches * (2 if index == turns - 1 else 1) // (turns + 1)
-        rules, before = world.rules_in(state), world.rules_in(world.shop)
+        rules = world.rules_in(state)
         pairs = [(topic, order.id) for topic in rules for order in state.orders]
-        news = [pair for pair in pairs if rules[pair[0]] != before.get(pair[0])]
+        news = [pair for pair in pairs if _is_new(world, state, *pair)]
         chosen = self._rng.sample(news, min(count // 2, len(news)))
         chosen += self._rng.sample(pairs, min(count - len(chosen), len(pairs)))
         if "address change" in rules and count:
@@ -173,12 +173,18 @@ def _reason(plan: RowPlan, world: World, state: Shop, request: Request) -> Reaso
 
 
 def _kind(world: World, state: Shop, request: Request, first: Snapshot, told: Snapshot) -> str:
-    """`rule` if the head does not hold the rule that is in force, `flip` if it holds another value, else `same`."""
-    rule = world.rules_in(state)[request.topic]
-    if rule != world.rules_in(world.shop).get(request.topic):
+    """`rule` if the head's rule would decide otherwise, `flip` if the head holds another value, else `same`."""
+    if _is_new(world, state, request.topic, request.order_id):
         return "rule"
-    path = field_path(rule.field, request.order_id)
+    path = field_path(world.rules_in(state)[request.topic].field, request.order_id)
     return "flip" if first[path] != told[path] else "same"
+
+
+def _is_new(world: World, state: Shop, topic: str, order: str) -> bool:
+    """Whether the rule that is in force decides otherwise than the head's, which it need not: one line may be new."""
+    rule, before = world.rules_in(state)[topic], world.rules_in(world.shop).get(topic)
+    tools = {one.tool(read_field(state, one.field, order)) for one in (rule, before) if one is not None}
+    return before is None or len(tools) > 1
 
 
 def _states(world: World) -> Iterator[Shop]:
