@@ -38,6 +38,13 @@ settings.register_profile("fuzz", _MANY, max_examples=1000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "check"))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse a test whose name holds an address: it has another one in each worker, and then none of them runs."""
+    wrong = [item.nodeid for item in items if " at 0x" in item.nodeid]
+    if wrong:
+        raise pytest.UsageError(f"give the parameters of this test ids: {wrong[0]}")
+
+
 def pytest_collection_finish() -> None:
     """Take what the imports made (millions of objects, with torch) out of the garbage collector's walks.
 

@@ -95,7 +95,11 @@ def without_words(order_id: str) -> str:
     return order_id
 
 
-@pytest.mark.parametrize("wrong", [None, 3, "track", object, without_words, ToolError], ids=str)
+@pytest.mark.parametrize(
+    "wrong",
+    [None, 3, "track", object, without_words, ToolError],
+    ids=["none", "number", "text", "class", "no words", "error"],
+)
 def test_something_that_is_no_tool_is_left_out_and_the_others_are_kept(wrong: Any) -> None:
     model, provider = openai_model(script=["a", BRIDGED, "b", "c"])
     said, source = list[Notice](), Source([])
