@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.guards.repo import ROOT
+from tests.local.tiny import tiny_llama, tiny_tokenizer
 
-PAGES = ["core.md", "migrate_langchain.md", "skills.md"]
+PAGES = ["core.md", "local.md", "migrate_langchain.md", "skills.md"]
 
 
 def snippets(page: str) -> list[str]:
@@ -23,6 +24,9 @@ def test_the_snippets_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {"__name__": page}
+    if page == "local.md":  # what its first lines load from a folder
+        tokenizer = tiny_tokenizer()
+        namespace |= {"model": tiny_llama(vocab_size=max(448, len(tokenizer))), "tokenizer": tokenizer}
     code = snippets(page)
     assert code
     for snippet in code:
