@@ -183,7 +183,7 @@ def _kind(world: World, state: Shop, request: Request, first: Snapshot, told: Sn
 def _is_new(world: World, state: Shop, topic: str, order: str) -> bool:
     """Whether the rule that is in force decides otherwise than the head's, which it need not: one line may be new."""
     rule, before = world.rules_in(state)[topic], world.rules_in(world.shop).get(topic)
-    tools = {one.tool(read_field(state, one.field, order)) for one in (rule, before) if one is not None}
+    tools = {dict(one.actions).get(read_field(state, one.field, order)) for one in (rule, before) if one is not None}
     return before is None or len(tools) > 1
 
 
