@@ -36,23 +36,27 @@ print(ensure_model(cache=Path(sys.argv[1]), sources=[Slow()]))
 """
 
 
+PATIENCE = 240
+"""Seconds that a child may take to import torch on a machine that is busy."""
+
+
 def start(cache: Path, log: Path, pause: float) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", CHILD, str(cache), str(log), str(pause)]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    for _ in range(600):
+    for _ in range(20 * PATIENCE):
         if condition():
             return
         time.sleep(0.05)
-    raise AssertionError("it did not happen within 30 seconds")
+    raise AssertionError(f"it did not happen within {PATIENCE} seconds")
 
 
 def test_two_processes_at_once_fetch_it_once(tmp_path: Path) -> None:
     log = tmp_path / "log"
     children = [start(tmp_path / "cache", log, 0.2) for _ in range(2)]
-    answers = [child.communicate(timeout=60) for child in children]
+    answers = [child.communicate(timeout=PATIENCE) for child in children]
     assert [child.returncode for child in children] == [0, 0], answers
     assert {out.strip() for out, _ in answers} == {str(tmp_path / "cache" / NAME)}
     assert log.read_text() == "built\n"
@@ -65,7 +69,7 @@ def test_a_process_that_is_stopped_leaves_no_model_and_no_lock(tmp_path: Path, s
     child = start(cache, log, 30)
     wait_for(log.exists)
     child.send_signal(sent)
-    child.communicate(timeout=60)
+    child.communicate(timeout=PATIENCE)
     assert child.returncode != 0
     assert find_model(cache) is None
     if sent == signal.SIGINT:
