@@ -147,5 +147,5 @@ class Qualification:
     def __str__(self) -> str:
         """A line for each check, then what follows from them."""
         modes = ("erratum", "in_place", "field_erratum", "skills")
-        allowed = ", ".join(mode for mode in modes if self.allows(mode)) or "none"
-        return "\n".join([*map(str, self.checks), f"reference: {self.reference}; works: {allowed}, full"])
+        allowed = ", ".join([*(mode for mode in modes if self.allows(mode)), "full"])
+        return "\n".join([*map(str, self.checks), f"reference: {self.reference}; works: {allowed}"])

@@ -40,6 +40,14 @@ class StateField(BaseModel):
         return found
 
     @classmethod
+    def is_in(cls, schema: type[BaseModel]) -> bool:
+        """Whether a schema has such a field, itself or in a model of its fields."""
+        kinds = [info.annotation for info in schema.model_fields.values()]
+        return cls in kinds or any(
+            isinstance(kind, type) and issubclass(kind, BaseModel) and cls.is_in(kind) for kind in kinds
+        )
+
+    @classmethod
     def check_at(cls, schema: type[TrackedState], path: str) -> None:
         """Hold a schema to having such a field.
 

@@ -43,7 +43,8 @@ def sendable_tools(
                 continue
             except ToolError as error:
                 problem = str(error)
-        notices.append(_refused(tool, problem))
+        where = f"@{tool.server}" if tool.server else ""
+        notices.append(refused_notice(f"{_shown(tool.name)[1:-1]}{where}", problem))
     return tuple(good.values()), tuple(notices)
 
 
@@ -98,11 +99,11 @@ def _with_schema(tool: ToolSpec) -> ToolSpec:
     return made
 
 
-def _refused(tool: ToolSpec, problem: str) -> Notice:
-    where = f"@{tool.server}" if tool.server else ""
+def refused_notice(path: str, problem: str) -> Notice:
+    """What there is to say of a tool that cannot be sent."""
     return Notice(
         "tool_refused",
-        path=f"{_shown(tool.name)[1:-1]}{where}",
+        path=path,
         mend="mend the tool where it is declared; the others are used",
         message=f"the tool is left out: {problem}",
     )
@@ -113,4 +114,4 @@ def _shown(name: object) -> str:
     return ascii(str(name)[:80])
 
 
-__all__ = ["OURS", "check_sendable", "only_specs", "sendable_tools"]
+__all__ = ["OURS", "check_sendable", "only_specs", "refused_notice", "sendable_tools"]

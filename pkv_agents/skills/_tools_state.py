@@ -19,7 +19,7 @@ from ..markers import Hidden, Untrusted
 from ..notices import Notice
 from ..tools import ToolSpec
 from ._fields import StateField
-from ._sendable import sendable_tools
+from ._sendable import refused_notice, sendable_tools
 from ._state import SkillText, text_of
 
 Status = Literal["on", "off"]
@@ -143,6 +143,23 @@ class Tools(StateField):
             if not isinstance(one, str):
                 raise ToolError(f"{source}: a list of tools' names is needed, and it has a {type(one).__name__}")
         return frozenset(cast("list[str]", listed))
+
+    @staticmethod
+    def refused(path: str, error: Exception, *, begins: bool = False) -> Notice:
+        """What there is to say of a tool that an adapter cannot read: it is left out.
+
+        Args:
+            path: Which tool, or where it was given.
+            error: What reading it raised.
+            begins: The conversation begins, so it is an error.
+
+        Raises:
+            ToolError: The conversation begins.
+        """
+        why = str(error) if isinstance(error, ToolError) else f"its schema cannot be read ({type(error).__name__})"
+        if begins:
+            raise ToolError(f"{path}: {why}") from error
+        return refused_notice(path, why)
 
     @staticmethod
     def kept(source: str, error: Exception) -> Notice:

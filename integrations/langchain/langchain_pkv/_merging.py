@@ -65,7 +65,7 @@ def merge_step(
 
 def _with_tools(schema: type[TrackedState], before: str | None, now: str | None) -> str | None:
     """The new state, with the thread's tools array where a fresh state of the application's leaves it empty."""
-    if before is None or now is None or before == now:
+    if before is None or now is None or before == now or not Tools.is_in(schema):
         return now
     given = json.loads(now)
     kept = Tools.carried(schema, json.loads(before), given)

@@ -106,7 +106,7 @@ class Offers:
                 spec = tool_from(runs)
                 spec = spec.of_server(server) if server else spec
             except Exception as error:  # noqa: BLE001 - others' schemas: one that is none costs that tool only
-                draft.leave_out(path, error)
+                draft.notices.append(Tools.refused(path, error))
                 continue
             if spec.name in self._taken:
                 draft.refuse(path, ToolError("a tool of pkv-agents has this name; rename yours"))
@@ -142,14 +142,7 @@ class _Draft:
 
     def refuse(self, path: str, error: Exception) -> None:
         """Something that is no tool: an error where the thread begins."""
-        if self.known is None:
-            raise ToolError(f"{path}: {_why(error)}") from error
-        self.leave_out(path, error)
-
-    def leave_out(self, path: str, error: Exception) -> None:
-        """A tool that cannot be sent."""
-        mend = "mend the tool where it is declared; the others are used"
-        self.notices.append(Notice("tool_refused", path, mend=mend, message=f"the tool is left out: {_why(error)}"))
+        self.notices.append(Tools.refused(path, error, begins=self.known is None))
 
     def keep(self, source: str, error: Exception, is_from: Callable[[ToolSpec], object]) -> None:
         """Go on with what is known of the tools of a source that cannot be read."""
@@ -169,10 +162,6 @@ def _made(one: object) -> BaseTool:
         return tool(cast("Callable[..., Any]", one))
     except Exception as error:
         raise ToolError(f"this function makes no tool: {error}") from error
-
-
-def _why(error: Exception) -> str:
-    return str(error) if isinstance(error, ToolError) else f"its schema cannot be read ({type(error).__name__})"
 
 
 def _shown(name: object) -> str:

@@ -136,7 +136,7 @@ class FoundTools:
             except Exception as error:  # noqa: BLE001 - what reads a schema of others' may raise anything
                 name = _shown(tool)
                 if server:  # one of others' that is none costs that tool only
-                    draft.leave_out(f"{name}@{server}", error)
+                    draft.notices.append(Tools.refused(f"{name}@{server}", error))
                 else:
                     draft.refuse(name, error)
 
@@ -166,14 +166,7 @@ class _Draft:
 
     def refuse(self, path: str, error: Exception) -> None:
         """Something that is no tool: an error where the conversation begins."""
-        if self.known is None:
-            raise ToolError(f"{path}: {_why(error)}") from error
-        self.leave_out(path, error)
-
-    def leave_out(self, path: str, error: Exception) -> None:
-        """A tool that cannot be sent."""
-        mend = "mend the tool where it is declared; the others are used"
-        self.notices.append(Notice("tool_refused", path, mend=mend, message=f"the tool is left out: {_why(error)}"))
+        self.notices.append(Tools.refused(path, error, begins=self.known is None))
 
     def keep(self, source: str, error: Exception, server: str) -> None:
         """Go on with what is known of the tools of a source that cannot be read."""
@@ -226,10 +219,6 @@ def _server(name: object) -> str:
 
 def _where(server: object) -> str:
     return f"servers[{server!a}]"
-
-
-def _why(error: Exception) -> str:
-    return str(error) if isinstance(error, ToolError) else f"its schema cannot be read ({type(error).__name__})"
 
 
 def _shown(tool: BaseTool) -> str:
