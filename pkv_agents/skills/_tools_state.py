@@ -162,6 +162,21 @@ class Tools(StateField):
         return refused_notice(path, why)
 
     @staticmethod
+    def unknown(source: str, name: str) -> Notice:
+        """What there is to say of a name that turns a tool on or off, and is no tool's.
+
+        Args:
+            source: What the name was given in.
+            name: The name.
+        """
+        return Notice(
+            "tool_unknown",
+            path=f"{source}[{ascii(name[:80])[1:-1]}]",
+            mend="write it as the tool is called, a server's `server__name`; one that comes later is right as it is",
+            message="no tool has this name, so nothing is turned on or off by it",
+        )
+
+    @staticmethod
     def kept(source: str, error: Exception) -> Notice:
         """What there is to say where an application's function fails: a conversation keeps what it knows of its tools.
 

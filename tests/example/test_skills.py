@@ -184,8 +184,6 @@ def test_a_model_that_is_not_in_this_process_loads_the_skill_itself() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.xfail(reason="replaced lines are not followed often enough yet: see the adapter's README", strict=False)
-    reason="lines that are replaced are not followed often enough yet; see the adapter's README", strict=False
-)
 def test_the_embedded_model_goes_by_skills_that_were_loaded_and_replaced(embedded_model: Path) -> None:
     totals = play(choose_model(adapter=str(SKILLS_ADAPTER)), arms=["rewrite_late", "ours"]).totals()
     assert (totals["ours"].cached_share_after_first or 0) >= 0.93

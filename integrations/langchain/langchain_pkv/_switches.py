@@ -13,7 +13,7 @@ from typing import Any, cast, get_args, get_origin
 from langchain.agents.middleware.types import ToolCallRequest
 from langchain_core.messages import ToolMessage
 
-from pkv_agents import Notice, SchemaError, TrackedState
+from pkv_agents import SchemaError, TrackedState
 
 _KINDS = (dict, list, set, frozenset, tuple)
 
@@ -59,16 +59,6 @@ def name_of(given: object) -> str:
     """The name of one of a request's tools; empty where a provider's own has none."""
     record = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {"name": getattr(given, "name", "")}
     return str(cast("Mapping[str, Any]", record.get("function", record)).get("name") or "")
-
-
-def no_tool(field: str, name: str) -> Notice:
-    """The notice for a name in the field that no tool has."""
-    return Notice(
-        "tool_unknown",
-        path=f"{field}[{ascii(name[:80])[1:-1]}]",
-        mend="write it as the tool is called, a server's `server__name`; one that comes later is right as it is",
-        message="no tool has this name, so nothing is turned on or off by it",
-    )
 
 
 def answer_if_off(switches: object, request: ToolCallRequest, asking: Collection[str] = ()) -> ToolMessage | None:

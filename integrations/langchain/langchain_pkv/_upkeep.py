@@ -18,9 +18,9 @@ from langchain_pkv._home import NOTHING, Home, Patch
 from langchain_pkv._native import NativeTools, as_records
 from langchain_pkv._offers import Offer
 from langchain_pkv._skills import SkillDesk
-from langchain_pkv._switches import answer_if_off, name_of, names_off, no_tool
+from langchain_pkv._switches import answer_if_off, name_of, names_off
 from langchain_pkv._tools import ToolShelf, not_now
-from pkv_agents import Notice, Profile, ToolError, ToolSpec, TrackedState, TurnPlan
+from pkv_agents import Notice, Profile, ToolError, Tools, ToolSpec, TrackedState, TurnPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class Upkeep:
             return ()
         self._seen |= {*map(name_of, given), *(spec.name for spec in specs)}
         named = cast("Collection[str]", getattr(state, self._tools_on))
-        return tuple(no_tool(self._tools_on, name) for name in map(str, named) if name not in self._seen)
+        return tuple(Tools.unknown(self._tools_on, name) for name in map(str, named) if name not in self._seen)
 
     def with_new_array(self, kept: Kept, plan: TurnPlan, runtime: Any) -> Kept | None:
         """The same for a request whose head begins anew, where its tools should too; None where they need not.

@@ -145,7 +145,7 @@ class ToolBook:
             first = {f"{self.field}.array": [asdict(tool) for tool in tools.array]}
         update = update_tools(tools, now, profile=GENERIC, off=off, field=self.field)
         unknown = off - {spec.name for spec in (*now, *tools.array)} - tools.changed.keys()
-        said = (*found.notices, *notices, *map(_no_tool, sorted(unknown)), *update.notices)
+        said = (*found.notices, *notices, *(Tools.unknown("off", name) for name in sorted(unknown)), *update.notices)
         return replace(update, patch={**first, **update.patch}, notices=said)
 
     def array(self, state: TrackedState, found: Found) -> list[BaseTool]:
@@ -181,15 +181,6 @@ class ToolBook:
                 raise
             known = frozenset(name for name in tools.changed if not tools.is_on(name))
             return known, (Tools.kept("off", error),)
-
-
-def _no_tool(name: str) -> Notice:
-    return Notice(
-        "tool_unknown",
-        path=f"off[{ascii(name[:80])[1:-1]}]",
-        mend="write it as the tool is called, a server's `server__name`; one that comes later is right as it is",
-        message="no tool has this name, so nothing is turned off by it",
-    )
 
 
 def _all_known(tools: Tools) -> list[ToolSpec]:
