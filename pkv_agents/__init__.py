@@ -1,7 +1,4 @@
-"""pkv-agents: state that changes without breaking the prompt cache.
-
-Everything public is here; modules are private in layout. Importing this package imports pydantic and no framework.
-"""
+"""State that changes without breaking the prompt cache. Everything public is here; importing it needs no framework."""
 
 from ._rebase import DEFAULT_POLICY, RebasePolicy, RebaseQuote
 from ._report import SessionReport, TurnRecord
@@ -11,6 +8,7 @@ from .anchors import Anchor
 from .breakpoints import Breakpoint, BreakpointPlan, apply_breakpoints, plan_breakpoints
 from .cachekeys import cache_key, shards_for
 from .cachesim import CacheOutcome, CacheRequest, CacheSim, cache_request
+from .callbacks import call_back
 from .conformance import STORE_CHECKS, check_store
 from .cost import Cost, cost_of, total_cost
 from .diff import Change, diff, fold
@@ -242,6 +240,7 @@ __all__ = [
     "apply_patch",
     "cache_key",
     "cache_request",
+    "call_back",
     "canonical_tool",
     "check_store",
     "check_tag",

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 
 from ._stored import shown
+from .callbacks import call_back
 from .errors import StrictNoticeError
 from .notices import Notice
 
@@ -55,8 +56,7 @@ class NoticeBoard:
             if len(self._told) > MAX_KEPT:
                 del self._told[next(iter(self._told))]
         logger.log(logging.INFO if notice.is_advice else logging.WARNING, "%s: %s", self._key, notice)
-        if self._on_notice is not None:
-            self._on_notice(notice)
+        call_back(self._on_notice, notice, "on_notice")
 
     def begin_anew(self) -> None:
         """Report causes again that were reported already: the conversation begins anew."""

@@ -35,6 +35,7 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError
 
+from pkv_agents.callbacks import call_back
 from pkv_agents.errors import SegmentError, StoreError
 from pkv_agents.kv._segment_file import checksum_of, key_of, model_of, name_of, read_segment, write_segment
 from pkv_agents.kv.engine import SegmentModel
@@ -210,10 +211,10 @@ class DiskStore:
                 held -= size
 
     def _tell(self, code: str, path: Path, error: Exception, mend: str) -> None:
-        if self._on_notice is not None:
-            reason = str(error) if isinstance(error, SegmentError) else type(error).__name__
-            message = f"a stored segment could not be used: {reason}"
-            self._on_notice(Notice(code, path=path.name, cost="one prefill of the segment", mend=mend, message=message))
+        reason = str(error) if isinstance(error, SegmentError) else type(error).__name__
+        message = f"a stored segment could not be used: {reason}"
+        notice = Notice(code, path=path.name, cost="one prefill of the segment", mend=mend, message=message)
+        call_back(self._on_notice, notice, "on_notice")
 
 
 def _mark(path: Path) -> tuple[str, int, int, int]:

@@ -18,6 +18,7 @@ NAMED = {
     "errors": BASE,
     "messages": BASE,
     "notices": BASE,  # plain records, which an error may carry
+    "callbacks": BASE,
     "session": SESSION,
     "stores": OUTER,
     "conformance": OUTER,  # it drives whole sessions through a store

@@ -119,6 +119,29 @@ def test_an_unreadable_ledger_starts_anew_and_says_so(saver: BaseCheckpointSaver
     assert 'mode: "auto"' in model.requests[-1][0].text
 
 
+def failing(told: object) -> None:
+    raise LookupError(str(told))
+
+
+def test_a_monitor_that_fails_costs_neither_the_answer_nor_the_ledger(saver: BaseCheckpointSaver[str]) -> None:
+    model = Scripted()
+    agent = agent_for(model, saver, on_call=failing)
+    for turn in (user("hello", pkv_state=a_shop()), user("and?", pkv_state={"mode": "auto"}), user("thanks")):
+        with pytest.warns(RuntimeWarning, match="on_call raised LookupError"):
+            out = agent.invoke(turn, CONFIG)
+        assert out["messages"][-1].text == "ok"
+    assert errata_in(model.requests[-1]) == ['mode: "auto"']
+    assert wire_of(model.requests[2])[: len(model.requests[1])] == wire_of(model.requests[1])
+
+
+def test_a_notice_that_could_not_be_told_stops_nothing(saver: BaseCheckpointSaver[str]) -> None:
+    agent = agent_for(Scripted(), saver, on_notice=failing)
+    agent.invoke(user("hello", pkv_state=a_shop()), CONFIG)
+    agent.update_state(CONFIG, {"pkv_ledger": {"format": "pkv-langgraph/99", "data": ""}})
+    with pytest.warns(RuntimeWarning, match="on_notice raised LookupError"):
+        assert agent.invoke(user("thanks"), CONFIG)["messages"][-1].text == "ok"
+
+
 def test_without_a_checkpointer_it_works_and_says_what_is_lost() -> None:
     model = Scripted()
     notices: list[Any] = []

@@ -234,3 +234,23 @@ def test_on_call_tells_what_was_planned_and_reported() -> None:
     assert calls[1].plan.erratum is not None
     assert [message.role for message in calls[1].messages][-1] == MessageRole.SYSTEM
     assert calls[1].answer.message.content == "two"
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_monitor_that_fails_costs_neither_the_answer_nor_the_ledger(way: str) -> None:
+    inner, provider = openai_llm(script=["one", "two", "three"], **STREAMED)
+    session = a_session()
+
+    def broken(call: ModelCall) -> None:
+        raise LookupError(str(call))
+
+    llm = StatefulLLM(inner, session, on_call=broken)
+    with pytest.warns(RuntimeWarning, match="on_call raised LookupError"):
+        history = [user("a"), (await ask(llm, way, [user("a")])).message, user("b")]
+    session.state.mode = "auto"
+    with pytest.warns(RuntimeWarning, match="on_call raised LookupError"):
+        history.append((await ask(llm, way, history)).message)
+    with pytest.warns(RuntimeWarning, match="on_call raised LookupError"):
+        await ask(llm, way, [*history, user("c")])
+    assert errata_in(provider.bodies[-1]) == ['mode: "auto"']
+    assert_append_only(provider.bodies)

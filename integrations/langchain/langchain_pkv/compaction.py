@@ -23,7 +23,7 @@ from langgraph.types import Command
 from langchain_pkv._cuts import Count, Cut, cut_at, estimated
 from langchain_pkv._ledger import call_update, rebase_update
 from langchain_pkv._usage import usage_of
-from pkv_agents import LedgerError, Notice, OptionsError, PkvError
+from pkv_agents import LedgerError, Notice, OptionsError, PkvError, call_back
 
 CHANNEL = "pkv_cut"
 INSTRUCTION = (
@@ -231,5 +231,4 @@ class SummaryMiddleware(_Compaction):
             message=message,
         )
         _log.warning("%s", notice)
-        if self._on_notice is not None:
-            self._on_notice(notice)
+        call_back(self._on_notice, notice, "on_notice")

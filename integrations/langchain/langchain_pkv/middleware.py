@@ -54,6 +54,7 @@ from pkv_agents import (
     Ttl,
     TurnPlan,
     Usage,
+    call_back,
     check_tag,
     system_refused,
     without_system,
@@ -86,7 +87,7 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
         profile: What the provider's cache and messages allow; found by the model when None.
         on_notice: Called with every notice, once for each cause.
         strict: Raise `StrictNoticeError` at a notice; for tests and CI.
-        on_call: Called after every model call that succeeded, with what was planned and reported. It must not raise.
+        on_call: Called after every model call that succeeded, with what was planned and reported.
         tag: The tag of the state blocks, four characters of `a-z2-7`; random for each thread when None.
         rebase_policy: When errata are folded into a new baseline.
         markers: Place cache markers where the provider takes them; False leaves every marker as it is.
@@ -248,8 +249,7 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
         update = {LEDGER_CHANNEL: pack(turn.recorded(response, usage))}
         if turn.kept.patch:
             update[STATE_CHANNEL] = dict(turn.kept.patch)
-        if self._on_call is not None:
-            self._on_call(turn.shown(response, usage))
+        call_back(self._on_call, turn.shown(response, usage), "on_call")
         return ExtendedModelResponse(model_response=response, command=Command(update=update))
 
     def _record(self, values: Mapping[str, Any]) -> LedgerRecord | None:
@@ -294,7 +294,6 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _report(self, notice: Notice) -> None:
         _log.log(logging.INFO if notice.is_advice else logging.WARNING, "%s", notice)
-        if self._on_notice is not None:
-            self._on_notice(notice)
+        call_back(self._on_notice, notice, "on_notice")
         if self._strict and not notice.is_advice:
             raise StrictNoticeError(notice)

@@ -38,7 +38,7 @@ from llama_index.llms.pkv._sessions import SessionSource, aopen_call, check_sour
 from llama_index.llms.pkv._skills import SkillSource, check_skills
 from llama_index.llms.pkv._versions import check_versions
 from llama_index.llms.pkv._wrapped import WrappedLLM
-from pkv_agents import SessionError, Ttl, refuses_system
+from pkv_agents import SessionError, Ttl, call_back, refuses_system
 
 _TAKEN = (
     "callback_manager",
@@ -60,7 +60,7 @@ class StatefulLLM(WrappedLLM):
         skills: The skills that the conversation has (its state has a `Skills` field): a `SkillRegistry`, or a function
             that returns the one of now. Before each call the state is brought up to it, and the model is told what
             changed. `skill_tools` and `StateTools` give the tools by which a model loads them.
-        on_call: Called after every call that succeeded, with what was planned and reported. It must not raise.
+        on_call: Called after every call that succeeded, with what was planned and reported.
         markers: Set cache points, for the packages that take them (Anthropic's, Bedrock's); none beside yours.
         marker_ttl: How long a marked prefix should live.
 
@@ -109,8 +109,8 @@ class StatefulLLM(WrappedLLM):
         return await aopen_call(self.inner, self.session, messages, self._ttl, options.get("tools"), self.skills)
 
     def _tell(self, call: ModelCall | None) -> None:
-        if call is not None and self._on_call is not None:
-            self._on_call(call)
+        if call is not None:
+            call_back(self._on_call, call, "on_call")
 
     # Chat.
 
