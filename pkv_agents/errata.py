@@ -64,7 +64,9 @@ def render_baseline(snapshot: Snapshot, *, tag: str, style: ErrataStyle = DEFAUL
             note = _note(style, meta.label, meta.untrusted)
             line = f"{start}{path}{middle}{note}{after}{text}{end}"
             if meta.shared and not meta.untrusted:
-                shared.append(standing(path, text, note) if _HAS_LINES.match(text) else line)
+                # (What is stale says so behind its quotes, so it stays one line.)
+                has_lines = text.endswith('"') and _HAS_LINES.match(text)
+                shared.append(standing(path, text, note) if has_lines else line)
             else:
                 lines.append(line)
     declaration = style.declaration

@@ -9,7 +9,7 @@ from typing import Annotated
 import pytest
 from pydantic import BaseModel
 
-from pkv_agents import AgentSession, MemoryStore, Message, Tracked, TrackedState, TurnPlan
+from pkv_agents import AgentSession, MemoryStore, Message, Shared, Tracked, TrackedState, TurnPlan
 from tests.core.strategies import TAG
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -122,3 +122,20 @@ def test_a_confirmation_in_any_spelling_at_inside_or_around_renews(patch: dict[s
     time[0] = NOON + timedelta(minutes=40)
     stale = {change.path for change in session.plan([*talk, Message("assistant", "1"), Message("user", "2")]).changes}
     assert stale == {'its["a b"].eta', "its[c].eta", "stops"} - renewed
+
+
+def test_a_shared_text_of_several_lines_that_is_stale_in_a_new_head() -> None:
+    class Shop(TrackedState):
+        policy: Annotated[str, Shared(), Tracked(ttl=timedelta(minutes=30))] = "Be kind.\nRefund all."
+
+    time = [NOON]
+    session = AgentSession(Shop(), key="k", tag=TAG, clock=lambda: time[0])
+    messages = [Message("user", "hi")]
+    first = session.plan(messages)
+    session.commit(first)
+    assert first.system.startswith('<text path="policy">\nBe kind.\nRefund all.\n</text>\n')
+    time[0] += timedelta(hours=1)
+    session.rebase("the day is over")
+    again = session.plan([*messages, Message("assistant", "hi"), Message("user", "and now?")])
+    stale = r'policy: "Be kind.\nRefund all." (stale since "2026-01-01T12:30:00Z")'
+    assert again.system.startswith(f"{stale}\n\n") and again.told["policy"] == stale.removeprefix("policy: ")
