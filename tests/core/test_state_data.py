@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+import math
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
 from typing import Annotated
@@ -11,7 +12,7 @@ from typing import Annotated
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from pkv_agents import Hidden, StateError, Tracked, TrackedState, diff, dump_state, load_state, snapshot
 from tests.core.strategies import schemas
@@ -63,6 +64,39 @@ def test_a_subclass_would_lose_its_fields() -> None:
     state.items[0] = Special(id="a", price=Decimal(1))
     with pytest.raises(StateError, match=r"items.*would not be the same"):
         dump_state(state)
+
+
+class Size(str, Enum):  # noqa: UP042 (its str() is another text than its value)
+    SMALL = "small"
+
+
+def test_keys_that_are_not_plain_text() -> None:
+    class Stock(TrackedState):
+        sizes: dict[Size, int]
+        days: Annotated[dict[date, int], Hidden()]
+        raw: Annotated[dict[bytes, timedelta], Hidden()]
+
+    state = Stock(sizes={Size.SMALL: 1}, days={date(2026, 1, 1): 2}, raw={b"a": timedelta(1)})
+    data = json.loads(json.dumps(dump_state(state)))
+    assert data == {"sizes": {"small": 1}, "days": {"2026-01-01": 2}, "raw": {"a": "P1D"}}
+    assert load_state(Stock, data) == state
+
+
+def test_a_hidden_value_that_would_be_lost_is_refused() -> None:
+    class Special(Item):
+        discount: int = 5
+
+    class Vault(TrackedState):
+        model_config = ConfigDict(val_json_bytes="base64")
+
+        item: Annotated[Item | None, Hidden()] = None
+        raw: Annotated[bytes, Hidden()] = b""
+        rate: Annotated[float, Hidden()] = math.nan
+
+    assert dump_state(Vault())["raw"] == ""
+    for state in (Vault(item=Special(id="a", price=Decimal(1))), Vault(raw=b"aGVsbG8=")):
+        with pytest.raises(StateError, match="would not be the same"):
+            dump_state(state)
 
 
 def test_data_that_does_not_fit() -> None:
