@@ -43,9 +43,8 @@ class Walk:
         for name, node in spec.fields:
             if name != skip:
                 self.value(getattr(model, name), path if spec.is_root else prefix + name, node, meta)
-        for name, value in (model.model_extra or {}).items():
-            where = join_field(path, name) if is_field_name(name) else join_key(path, name)
-            self.value(value, where, ANYTHING, meta)
+        for name, value in extras(model):
+            self.value(value, extra_path(path, name), ANYTHING, meta)
         if len(self.leaves) == before and path:
             self.leaf(path, "{}", meta)
 
@@ -179,6 +178,24 @@ def _is_container(value: Any) -> bool:
 def _short(path: str) -> str:
     """The beginning of a path that goes on and on."""
     return path if len(path) <= 60 else f"{path[:60]}..."
+
+
+def extras(model: BaseModel) -> list[tuple[str, Any]]:
+    """A model's extra fields, sorted by name as a dict's entries are.
+
+    One that is named like a field is none: pydantic keeps it where the field has an alias, or is computed, and a reader
+    would take it for the field (and see what the field hides).
+    """
+    extra = model.model_extra
+    if not extra:
+        return []
+    declared = {*type(model).model_fields, *type(model).model_computed_fields}
+    return [(name, extra[name]) for name in sorted(extra) if name not in declared]
+
+
+def extra_path(path: str, name: str) -> str:
+    """The path of an extra field of the model at `path`."""
+    return join_field(path, name) if is_field_name(name) else join_key(path, name)
 
 
 def check_value(value: Any, name: str, node: Node) -> None:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, RootModel, ValidationError
 from ._hints import SEQUENCES
 from ._schema import ANYTHING, Node, model_spec
 from ._validation import state_error
-from ._walk import check_value
+from ._walk import check_value, extra_path, extras
 from .errors import StateError
 from .keyed import key_text
 from .paths import Segment, is_field_name, join_field, join_key, parse_path
@@ -118,9 +118,12 @@ def apply_patch(state: StateT, patch: Mapping[str, object]) -> StateT:
         return state
     made = cast(StateT, _model(state, tree, ""))
     nodes = dict(model_spec(type(made)).fields)
-    for segment in tree.children:  # NaN and the like pass pydantic, and have no text
-        if segment.text in nodes:
-            check_value(getattr(made, segment.text), segment.text, nodes[segment.text])
+    more = dict(extras(made))
+    for name in (segment.text for segment in tree.children):  # NaN and the like pass pydantic, and have no text
+        if name in nodes:
+            check_value(getattr(made, name), name, nodes[name])
+        elif name in more:
+            check_value(more[name], extra_path("", name), ANYTHING)
     return made
 
 
@@ -190,13 +193,14 @@ def _model(model: BaseModel, tree: _Tree, path: str) -> BaseModel:
     cls = type(model)
     nodes = dict(model_spec(cls).fields)
     extra = model.model_extra
-    values = {name: getattr(model, name) for name in cls.model_fields} | (extra or {})
+    # (An extra field may be named like a field that has an alias; here it would be taken for the field.)
+    values = (extra or {}) | {name: getattr(model, name) for name in cls.model_fields}
     for segment, child in tree.children.items():
         name = segment.text
         if name in cls.model_fields and not segment.is_key:
             where = join_field(path, name)
         elif extra is not None and is_field_name(name) != segment.is_key and (child.is_set or name in extra):
-            where = join_key(path, name) if segment.is_key else join_field(path, name)
+            where = extra_path(path, name)
             if child.is_set and is_remove(child.value):
                 values.pop(name, None)
                 continue

@@ -1,7 +1,8 @@
 """Paths: how one leaf of a state is named, to a person, a patch and a model.
 
 `customer.tier`, `orders[K417].status`, `items[0].price`, `notes["a b"]`. A field stands after a dot, the key of a list
-entry or dict entry (or the index in a list without keys) stands in brackets.
+entry or dict entry (or the index in a list without keys) stands in brackets. So does an extra field whose name is no
+identifier, be it the state's own: `["a b"]`.
 """
 
 from __future__ import annotations
@@ -55,8 +56,6 @@ def _matches(path: str) -> Iterator[re.Match[str]]:
         match = _SEGMENT.match(path, at)
         if match is None or (match["name"] is not None and bool(match["dot"]) != (at > 0)):
             raise StateError(f"path {path!r} cannot be read at character {at}; write it like 'orders[K417].status'")
-        if at == 0 and match["name"] is None:
-            raise StateError(f"path {path!r} must begin with a field; write it like 'orders[K417].status'")
         yield match
         at = match.end()
 

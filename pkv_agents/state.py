@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from ._schema import check_name, model_spec
+from ._schema import ANYTHING, check_name, model_spec
 from ._validation import state_error
-from ._walk import check_value
+from ._walk import check_value, extra_path, extras
 from .errors import SchemaError, StateError
 from .keyed import KeyedList
 
@@ -98,14 +98,16 @@ class TrackedState(BaseModel):
         def __setattr__(self, name, value):
             """Assign a field, validated; raises StateError on a value that does not fit."""
             fields = type(self).model_fields
-            if name not in fields:
-                if not name.startswith("_") and not hasattr(type(self), name):
-                    raise StateError(
-                        f"{name} ({type(value).__name__}): {type(self).__name__} has no such field; "
-                        f"declare it in the schema, or check the spelling (it has {', '.join(fields)})"
-                    )
+            if name not in fields and (name.startswith("_") or hasattr(type(self), name)):
                 return super().__setattr__(name, value)
+            extra = self.model_extra
+            if name not in fields and extra is None:
+                raise StateError(
+                    f"{name} ({type(value).__name__}): {type(self).__name__} has no such field; "
+                    f"declare it in the schema, or check the spelling (it has {', '.join(fields)})"
+                )
             before, were_set = dict(self.__dict__), set(self.__pydantic_fields_set__)
+            extra = None if extra is None else dict(extra)
             try:
                 super().__setattr__(name, value)
                 _check(self, name)
@@ -113,6 +115,7 @@ class TrackedState(BaseModel):
                 # A model validator runs after the assignment, so what it refuses must be taken back.
                 object.__setattr__(self, "__dict__", before)
                 object.__setattr__(self, "__pydantic_fields_set__", were_set)
+                object.__setattr__(self, "__pydantic_extra__", extra)
                 if isinstance(error, ValidationError):
                     raise state_error(error, type(self)) from None
                 raise
@@ -126,6 +129,9 @@ def _check(state: TrackedState, only: str | None = None) -> None:
 
     A default is not validated by pydantic, so a default list becomes a KeyedList here.
     """
+    for name, value in extras(state):
+        if only in (None, name):
+            check_value(value, extra_path("", name), ANYTHING)
     values: dict[str, Any] = vars(state)  # the fields themselves: assigning here validates nothing again
     for name, node in model_spec(type(state)).fields:
         if name in values and only in (None, name):

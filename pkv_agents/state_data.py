@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel, RootModel, Secret, SecretBytes, SecretStr
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from ._walk import snapshot
+from ._walk import extras, snapshot
 from .diff import diff
 from .errors import StateError
 from .state import TrackedState
@@ -65,7 +65,7 @@ def _plain(value: Any) -> Any:
         return _plain(cast("RootModel[Any]", value).root)
     if isinstance(value, BaseModel):
         names = type(value).model_fields
-        return {name: _plain(getattr(value, name)) for name in names} | _plain(dict(value.model_extra or {}))
+        return {name: _plain(getattr(value, name)) for name in names} | _plain(dict(extras(value)))
     if isinstance(value, Secret | SecretStr | SecretBytes):
         return _plain(cast("Any", value).get_secret_value())
     if isinstance(value, Mapping):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Annotated, Any
 
 import pytest
@@ -11,7 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, RootModel, computed_field
 
-from pkv_agents import REMOVE, Hidden, KeyedList, StateError, Tracked, TrackedState, append, apply_patch, snapshot
+from pkv_agents import (
+    REMOVE,
+    Hidden,
+    KeyedList,
+    StateError,
+    Tracked,
+    TrackedState,
+    append,
+    apply_patch,
+    diff,
+    dump_state,
+    fold,
+    snapshot,
+)
 from pkv_agents.paths import parse_path
 from tests.core.strategies import Kind, examples, schemas
 
@@ -166,6 +180,50 @@ def test_extra_fields_of_the_state_itself() -> None:
     assert dict(snapshot(loose)) == {"x": "1", "more[a]": "1"}
     assert dict(snapshot(apply_patch(loose, {"more[a]": 2, "x": 3}))) == {"x": "3", "more[a]": "2"}
     assert dict(snapshot(apply_patch(loose, {"more": REMOVE}))) == {"x": "1"}
+
+
+class Loose(TrackedState):
+    model_config = ConfigDict(extra="allow")
+
+    x: int = Field(default=1, alias="X")
+    token: Annotated[str, Hidden()] = Field(default="", alias="apiToken")
+
+    @computed_field
+    @property
+    def double(self) -> int:
+        return 2 * self.x
+
+
+def test_an_extra_field_named_like_a_declared_one_is_not_taken_for_it() -> None:
+    loose = Loose.model_validate({"X": 3, "x": 4, "token": "s3cret", "double": 9})
+    assert (loose.x, loose.double, loose.model_extra) == (3, 6, {"x": 4, "token": "s3cret", "double": 9})
+    assert dict(snapshot(loose)) == {"x": "3", "double": "6"}
+    assert dict(snapshot(apply_patch(loose, {"more": 1}))) == {"x": "3", "double": "6", "more": "1"}
+    assert dump_state(loose) == {"x": 3, "token": ""}
+
+
+def test_extra_fields_of_the_state_may_have_any_name_and_no_order() -> None:
+    loose, other = Loose.model_validate({"b c": 1, "a": [2]}), Loose.model_validate({"a": [2], "b c": 1})
+    assert list(snapshot(loose).leaves.items()) == [("x", "1"), ("double", "2"), ("a", "[2]"), ('["b c"]', "1")]
+    assert list(snapshot(loose)) == list(snapshot(other))
+    changes = diff(snapshot(loose), snapshot(Loose()))
+    assert [(change.path, change.kind) for change in changes] == [("a", "remove"), ('["b c"]', "remove")]
+    assert fold(snapshot(loose), changes) == snapshot(Loose())
+    assert dict(snapshot(apply_patch(loose, {'["b c"]': REMOVE, "a": append(3)})))["a"] == "[2, 3]"
+
+
+def test_extra_fields_of_the_state_are_assigned_and_checked() -> None:
+    loose = Loose()
+    loose.more = 1  # pyright: ignore[reportAttributeAccessIssue] (an extra field)
+    assert dict(snapshot(loose))["more"] == "1"
+    for act in (
+        lambda: setattr(loose, "more", math.nan),
+        lambda: apply_patch(loose, {"more": math.nan}),
+        lambda: Loose.model_validate({"more": math.nan}),
+    ):
+        with pytest.raises(StateError, match=r"more \(float\) is not a finite number"):
+            act()
+    assert loose.model_extra == {"more": 1}
 
 
 def test_a_frozen_state_is_patched_into_a_new_one() -> None:

@@ -89,7 +89,7 @@ def test_a_state_must_be_tracked() -> None:
         (patching("orders", {"$remove": True}), ["orders (KeyedList) cannot be removed"]),
         (patching("nope", 1), ["Shop", "no field 'nope'"]),
         (patching("total.x", 1), ["total (float)", "no parts", "'x'"]),
-        (patching("[0]", 1), ["must begin with a field"]),
+        (patching("[0]", 1), ["Shop has no field '0'"]),
         (patching("orders[", 1), ["cannot be read at character 6"]),
         (patching("", 1), ["empty path"]),
         (patching('notes["a]', 1), ["cannot be read"]),
