@@ -60,7 +60,7 @@ class Walk:
         """Read one value, whatever its shape."""
         meta = node.meta if outer is PLAIN else node.meta.inside(outer)
         try:
-            text = scalar_text(float(value) if node.is_float and type(value) is int else value)
+            text = scalar_text(_as_float(value) if node.is_float and type(value) is int else value)
         except StateError as error:
             raise StateError(f"{path} ({type(value).__name__}) {error}") from None
         if text is not None:  # as in `leaf`: most values end here, so a call less counts
@@ -169,6 +169,11 @@ def _with_items(meta: LeafMeta, node: Node) -> LeafMeta:
     if node.item is None or node.item.meta is PLAIN:
         return meta
     return replace(node.item.meta.inside(meta), label=meta.label)
+
+
+def _as_float(value: int) -> float | int:
+    """An int where a float may stand, so that 1 and 1.0 read the same; one with more digits than a float stays exact."""
+    return float(value) if abs(value) <= 2**53 else value
 
 
 def _is_container(value: Any) -> bool:

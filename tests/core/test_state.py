@@ -137,6 +137,13 @@ class TestReading:
         state.cart.total = 1
         assert snapshot(state)["cart.total"] == "1.0"
 
+    def test_integers_beside_floats_keep_their_digits(self) -> None:
+        class Account(TrackedState):
+            number: int | float = 1
+
+        for number, text in ((1, "1.0"), (2**53 + 1, "9007199254740993"), (-(10**400), f"-1{'0' * 400}")):
+            assert snapshot(Account(number=number))["number"] == text
+
     def test_a_generic_state(self) -> None:
         T = TypeVar("T")
 
