@@ -11,6 +11,8 @@ from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import Annotated, Any, ClassVar, Final, NewType, TypeVar, Union, get_args, get_origin
 
 from pydantic import (
+    AliasChoices,
+    AliasPath,
     AwareDatetime,
     BaseModel,
     EmailStr,
@@ -24,6 +26,7 @@ from pydantic import (
     PastDate,
     PastDatetime,
 )
+from pydantic.fields import FieldInfo
 from typing_extensions import TypeAliasType
 
 from ._scalars import SECRETS
@@ -101,6 +104,14 @@ def list_items(hint: Any) -> list[Any]:
     origins = [(part, get_origin(part)) for part in alternatives(hint)]
     lists = [part for part, origin in origins if isinstance(origin, type) and issubclass(origin, LISTS)]
     return [arg for part in lists for arg in get_args(part) if arg is not ...]
+
+
+def aliases_of(info: FieldInfo) -> frozenset[str]:
+    """The names by which a field is read from data, but for its own; of a path in the data, its first step."""
+    alias = info.validation_alias
+    choices = alias.choices if isinstance(alias, AliasChoices) else [info.alias, alias]
+    names = (choice.path[0] if isinstance(choice, AliasPath) else choice for choice in choices)
+    return frozenset(name for name in names if isinstance(name, str))
 
 
 def models_in(hint: Any) -> list[type[BaseModel]]:

@@ -16,7 +16,7 @@ from uuid import UUID
 from pydantic import BaseModel, RootModel
 from typing_extensions import get_type_hints, is_typeddict
 
-from ._hints import DICTS, SEQUENCES, SETS, alternatives, has_secret, list_items, unwrap
+from ._hints import DICTS, SEQUENCES, SETS, aliases_of, alternatives, has_secret, list_items, unwrap
 from ._resolution import check_resolution
 from ._scalars import SCALARS
 from .errors import SchemaError
@@ -40,6 +40,7 @@ class Node:
         item: The items of a list here.
         entry: The values of a dict here.
         key: The field that identifies the items of a list here.
+        key_aliases: The other names of that field in data.
         is_float: An int here is meant as a float (`1` reads `1.0`).
     """
 
@@ -48,6 +49,7 @@ class Node:
     item: Node | None = None
     entry: Node | None = None
     key: str | None = None
+    key_aliases: frozenset[str] = frozenset()
     is_float: bool = False
 
     def __post_init__(self) -> None:
@@ -143,7 +145,7 @@ def _compile(hint: Any, metadata: Iterable[object], where: str, inside: tuple[ty
     if node.meta.volatile and node.meta.shared:
         raise SchemaError(f"{where} is both Volatile and Shared; what never stands in a head cannot be shared there")
     if node.key is not None:
-        _check_key(hint, node.key, where)
+        node = replace(node, key_aliases=_check_key(hint, node.key, where))
     return node
 
 
@@ -234,6 +236,7 @@ def _merge(nodes: list[Node], where: str) -> Node:
         item=_merge(items, where) if items else None,
         entry=_merge(entries, where) if entries else None,
         key=keys.pop() if keys else None,
+        key_aliases=frozenset().union(*(node.key_aliases for node in nodes)),
         is_float=any(node.is_float for node in nodes),
     )
 
@@ -276,8 +279,8 @@ def _typed_dict_node(target: type[object], where: str, inside: tuple[type[BaseMo
     return ANYTHING
 
 
-def _check_key(hint: Any, key: str, where: str) -> None:
-    """The items of a keyed list must be models that have the key."""
+def _check_key(hint: Any, key: str, where: str) -> frozenset[str]:
+    """The items of a keyed list must be models that have the key; returns its aliases in them."""
     models = [model for part in list_items(hint) for model in alternatives(part)]
     if not models:
         raise SchemaError(f"{where} has key={key!r} but is no list; take the key away or use a list of models")
@@ -289,3 +292,4 @@ def _check_key(hint: Any, key: str, where: str) -> None:
         kinds = alternatives(model.model_fields[key].annotation)
         if any(isinstance(kind, type) and (kind is bool or not issubclass(kind, _KEYS)) for kind in kinds):
             raise SchemaError(f"{where} has key={key!r}, which is not a str, int, enum or UUID; use one of those")
+    return frozenset().union(*(aliases_of(model.model_fields[key]) for model in models))

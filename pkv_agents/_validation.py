@@ -6,12 +6,13 @@ pydantic's error, whose text does: a traceback in a log must not hold a secret.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, cast, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core.core_schema import ErrorType
 
-from ._hints import models_in
+from ._hints import aliases_of, models_in
 from ._schema import model_spec
 from .errors import StateError
 from .paths import join_field, join_key
@@ -39,6 +40,30 @@ def state_error(error: ValidationError, cls: type[BaseModel], path: str = "") ->
     """
     problems = [_problem(details, cls, path) for details in error.errors(include_url=False)]
     return StateError("; ".join(dict.fromkeys(problems)))
+
+
+@lru_cache(maxsize=1 << 10)
+def reads_aliases(cls: type[BaseModel], *, inside: bool = False) -> bool | None:
+    """What to say to pydantic (`by_alias`) about data that goes by the names of the fields.
+
+    Args:
+        cls: The model to be validated.
+        inside: The data of the models inside it goes by names, too.
+
+    Returns:
+        False where one field's alias is another field's name: the other's value would be read twice. None, the model's
+        own setting, elsewhere: what a user put into the data may go by aliases.
+    """
+    waiting, seen = [cls], {cls}
+    while waiting:
+        model = waiting.pop()
+        for name, info in model.model_fields.items():
+            if not model.model_fields.keys().isdisjoint(aliases_of(info) - {name}):
+                return False
+            inner = set(models_in(info.annotation)) - seen if inside else set[type[BaseModel]]()
+            seen |= inner
+            waiting += inner
+    return None
 
 
 def _problem(details: Any, cls: type[BaseModel], path: str) -> str:
@@ -99,8 +124,7 @@ def _field_name(cls: type[BaseModel] | None, step: str) -> str | None:
         return None
     if step in cls.model_fields:
         return step
-    aliased = (name for name, info in cls.model_fields.items() if step in (info.alias, info.validation_alias))
-    return next(aliased, None)
+    return next((name for name, info in cls.model_fields.items() if step in aliases_of(info)), None)
 
 
 def _first_model(hint: object) -> type[BaseModel] | None:

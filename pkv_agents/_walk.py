@@ -172,7 +172,7 @@ def _with_items(meta: LeafMeta, node: Node) -> LeafMeta:
 
 
 def _as_float(value: int) -> float | int:
-    """An int where a float may stand, so that 1 and 1.0 read the same; one with more digits than a float stays exact."""
+    """An int where a float may stand, so that 1 and 1.0 read the same; one with too many digits for it stays exact."""
     return float(value) if abs(value) <= 2**53 else value
 
 

@@ -14,9 +14,9 @@ from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, RootModel, ValidationError
 
-from ._hints import SEQUENCES
+from ._hints import SEQUENCES, aliases_of
 from ._schema import ANYTHING, Node, model_spec
-from ._validation import state_error
+from ._validation import reads_aliases, state_error
 from ._walk import check_value, extra_path, extras
 from .errors import StateError
 from .keyed import key_text
@@ -181,7 +181,7 @@ def _no_field(model: BaseModel, name: str, path: str) -> StateError:
     if name in cls.model_computed_fields:
         return StateError(f"{where} computes {name!r}; patch the fields that it is computed from")
     for field, info in cls.model_fields.items():
-        if name in (info.alias, info.validation_alias, *getattr(info.validation_alias, "choices", ())):
+        if name in aliases_of(info):
             return StateError(f"{where} has no field {name!r}; that is the alias of {field!r}, and a path names fields")
     return StateError(
         f"{where} has no field {name!r}; "
@@ -220,7 +220,8 @@ def _validated(model: BaseModel, values: object, path: str) -> BaseModel:
     cls = type(model)
     try:
         # The class's own validator, not its model_validate: an error must know where in the state it stands.
-        return cast(BaseModel, cls.__pydantic_validator__.validate_python(values, by_name=True))
+        validator = cls.__pydantic_validator__
+        return cast(BaseModel, validator.validate_python(values, by_name=True, by_alias=reads_aliases(cls)))
     except ValidationError as error:
         raise state_error(error, cls, path) from None
 
@@ -232,7 +233,7 @@ def _keyed(values: list[Any], tree: _Tree, path: str, key: str, node: Node) -> l
         if child.is_set and is_remove(child.value):
             made.pop(name, None)
         elif child.is_set:
-            made[name] = _with_key(child.value, key, name, entry)
+            made[name] = _with_key(child.value, key, node.key_aliases, name, entry)
         elif name in made:
             made[name] = _child(made[name], child, entry, node.item or ANYTHING)
         else:
@@ -240,12 +241,13 @@ def _keyed(values: list[Any], tree: _Tree, path: str, key: str, node: Node) -> l
     return list(made.values())  # its model validates it, and makes it a KeyedList again
 
 
-def _with_key(value: object, key: str, name: str, entry: str) -> object:
+def _with_key(value: object, key: str, aliases: frozenset[str], name: str, entry: str) -> object:
     """The new item with its key filled in; a key that is given must agree with the path."""
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, object]", value)
-        item: object = fields if key in fields else {key: name, **fields}
-        given = fields.get(key, name)
+        said = next((one for one in (key, *sorted(aliases)) if one in fields), None)
+        item: object = fields if said is not None else {key: name, **fields}
+        given = fields[said] if said is not None else name
     else:
         item, given = value, getattr(value, key, None)
     if key_text(given) != name:

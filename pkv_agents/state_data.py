@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel, RootModel, Secret, SecretBytes, SecretStr
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+from ._validation import reads_aliases
 from ._walk import extras, snapshot
 from .diff import diff
 from .errors import StateError
@@ -57,7 +58,7 @@ def load_state(schema: type[StateT], data: Mapping[str, object]) -> StateT:
     Raises:
         StateError: The data does not fit the schema (any more).
     """
-    return schema.model_validate_json(json.dumps(data), by_name=True)
+    return schema.model_validate_json(json.dumps(data), by_name=True, by_alias=reads_aliases(schema, inside=True))
 
 
 def _plain(value: Any) -> Any:

@@ -24,6 +24,7 @@ from pkv_agents import (
     diff,
     dump_state,
     fold,
+    load_state,
     snapshot,
 )
 from pkv_agents.paths import parse_path
@@ -180,6 +181,43 @@ def test_extra_fields_of_the_state_itself() -> None:
     assert dict(snapshot(loose)) == {"x": "1", "more[a]": "1"}
     assert dict(snapshot(apply_patch(loose, {"more[a]": 2, "x": 3}))) == {"x": "3", "more[a]": "2"}
     assert dict(snapshot(apply_patch(loose, {"more": REMOVE}))) == {"x": "1"}
+
+
+class Line(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    id: str = Field(alias="_id")
+    order_id: str = Field(alias="id")
+    count: int = 0
+
+
+class Parcel(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    id: str = Field(validation_alias=AliasChoices("parcelId", "parcel_id"))
+    state: str = "new"
+
+
+class Outside(TrackedState):
+    line: Line = Line.model_validate({"_id": "a", "id": "b"})
+    parcels: Annotated[list[Parcel] | None, Tracked(key="id")] = []
+
+
+def test_an_alias_that_is_another_fields_name_is_not_read_in_its_place() -> None:
+    state = apply_patch(Outside(), {"line.count": 2})
+    assert (state.line.id, state.line.order_id, state.line.count) == ("a", "b", 2)
+    assert load_state(Outside, dump_state(state)) == state
+
+
+def test_a_new_item_may_name_its_key_by_an_alias() -> None:
+    state = apply_patch(Outside(), {"parcels[P1]": {"parcelId": "P1"}, "parcels[P2]": {"state": "lost"}})
+    state = apply_patch(state, {"parcels[P2]": {"parcel_id": "P2", "state": "found"}})
+    assert {path: text for path, text in snapshot(state).items() if path.startswith("parcels")} == {
+        "parcels[P1].state": '"new"',
+        "parcels[P2].state": '"found"',
+    }
+    with pytest.raises(StateError, match="must agree"):
+        apply_patch(state, {"parcels[P1]": {"parcelId": "P2"}})
 
 
 class Loose(TrackedState):
