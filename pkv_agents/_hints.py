@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import date, datetime
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
-from typing import Annotated, Any, ClassVar, Final, NewType, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Final, NewType, NotRequired, Required, TypeVar, Union, get_args, get_origin
 
 from pydantic import (
     AliasChoices,
@@ -27,7 +27,7 @@ from pydantic import (
     PastDatetime,
 )
 from pydantic.fields import FieldInfo
-from typing_extensions import TypeAliasType
+from typing_extensions import ReadOnly, TypeAliasType
 
 from ._scalars import SECRETS
 from .keyed import KeyedList
@@ -52,6 +52,7 @@ _STANDS_FOR: dict[object, type] = {
     IPvAnyInterface: IPv4Interface,
     IPvAnyNetwork: IPv4Network,
 }
+_QUALIFIERS = (Final, ClassVar, Required, NotRequired, ReadOnly)
 
 
 def _plain_type(hint: object) -> Any:
@@ -59,7 +60,7 @@ def _plain_type(hint: object) -> Any:
 
 
 def unwrap(hint: Any) -> tuple[Any, list[object]]:
-    """Strip Annotated, type aliases, NewType, Final and ClassVar wrappers; collect the metadata."""
+    """Strip Annotated, type aliases, NewType and the qualifiers of a class's entries; collect the metadata."""
     metadata: list[object] = []
     while True:
         origin = get_origin(hint)
@@ -74,7 +75,7 @@ def unwrap(hint: Any) -> tuple[Any, list[object]]:
             hint = hint.__value__
         elif isinstance(hint, NewType):
             hint = hint.__supertype__
-        elif origin in (Final, ClassVar):
+        elif origin in _QUALIFIERS:
             hint = get_args(hint)[0]
         elif isinstance(hint, TypeVar):
             hint = hint.__bound__ or Any

@@ -80,7 +80,11 @@ def model_spec(cls: type[BaseModel]) -> ModelSpec:
         SchemaError: The class cannot be tracked.
     """
     found = _specs.get(cls)
-    return found if found is not None else _compile_model(cls, ())
+    try:
+        return found if found is not None else _compile_model(cls, ())
+    except RecursionError:  # no model, or it would have been met again
+        mend = "use JsonValue for JSON data of any depth, or hold nested items by id in a dict or keyed list"
+        raise SchemaError(f"{cls.__name__} has a TypedDict or type alias that contains itself; {mend}") from None
 
 
 def _compile_model(cls: type[BaseModel], inside: tuple[type[BaseModel], ...]) -> ModelSpec:
@@ -242,10 +246,9 @@ def _merge(nodes: list[Node], where: str) -> Node:
 
 
 def _set_node(args: tuple[Any, ...], where: str, inside: tuple[type[BaseModel], ...]) -> Node:
-    for arg in args:
-        inner, _ = unwrap(arg)
+    for inner in (kind for arg in args for kind in alternatives(arg)):
         target = cast("object", get_origin(inner) or inner)
-        if isinstance(target, type) and not issubclass(target, SCALARS):
+        if isinstance(target, type) and not issubclass(target, SCALARS) and target is not Any:
             name = cast("type[object]", target).__name__
             raise SchemaError(f"{where} is a set of {name}; use a list with key=... for items with fields")
     return Node(item=_merge([_compile(arg, (), where, inside) for arg in args], where))
@@ -261,7 +264,7 @@ def _dict_node(args: tuple[Any, ...], where: str, inside: tuple[type[BaseModel],
         raise SchemaError(f"{where} is a dict with {name} keys; use str keys, since a path and JSON have only those")
     if _compile(args[0], (), where, inside).hidden:
         return Node(hidden=True)
-    return Node(entry=_compile(args[1], (), where, inside))
+    return Node(entry=_compile(args[1], (), where, inside) if len(args) > 1 else ANYTHING)  # (a Counter's are int)
 
 
 def _says_more(node: Node | None) -> bool:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired, Required
 
 import pytest
 from pydantic import BaseModel, create_model
+from typing_extensions import TypedDict
 
 from pkv_agents import (
     Pinned,
@@ -17,9 +19,21 @@ from pkv_agents import (
     Tracked,
     TrackedState,
     Volatile,
+    dump_state,
+    load_state,
     snapshot,
 )
 from tests.core.people import Engine, Order, Person, Shop, assigning, calling, making, patch_both, patching
+
+
+class Tree(TypedDict):
+    size: int
+    inner: "list[Tree]"  # noqa: UP037 (defined by itself)
+
+
+class Contact(TypedDict):
+    mail: Required[str]
+    phone: NotRequired[str]
 
 
 @pytest.mark.parametrize(
@@ -38,12 +52,29 @@ from tests.core.people import Engine, Order, Person, Shop, assigning, calling, m
         pytest.param(Annotated[list[Order], Tracked(key="nr")], ["'nr'", "Order"], id="unknown key"),
         pytest.param(Annotated[list[Order], Tracked(key="ref")], ["'ref'", "visible"], id="secret key"),
         pytest.param(Annotated[int, Volatile(), Pinned()], ["Volatile and Pinned"], id="contradiction"),
+        pytest.param(Tree, ["Bad has a TypedDict", "contains itself", "JsonValue"], id="recursive TypedDict"),
     ],
 )
 def test_a_field_that_cannot_be_tracked_is_refused_at_the_class(hint: Any, words: list[str]) -> None:
     with pytest.raises(SchemaError) as caught:
         create_model("Bad", __base__=TrackedState, field_x=(hint, ...))
     assert all(word in str(caught.value) for word in words), caught.value
+
+
+@pytest.mark.parametrize(
+    ("hint", "value", "leaves"),
+    [
+        (set[int | str], {"b", 10, 9}, {"field_x": '[9, 10, "b"]'}),
+        (set[Any], {"b", None}, {"field_x": '["b", null]'}),
+        (Counter[str], {"b": 2, "a": 1}, {"field_x[a]": "1", "field_x[b]": "2"}),
+        (Contact, {"mail": "a@b.c"}, {"field_x[mail]": '"a@b.c"'}),
+    ],
+)
+def test_types_that_are_as_good_as_others(hint: Any, value: Any, leaves: dict[str, str]) -> None:
+    made = create_model("Good", __base__=TrackedState, field_x=(hint, ...))
+    state = made(field_x=value)
+    assert dict(snapshot(state)) == leaves
+    assert load_state(made, dump_state(state)) == state
 
 
 @pytest.mark.parametrize("name", ["pkv_state", "model_fields", "copy", "json"])
