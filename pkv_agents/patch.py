@@ -8,7 +8,9 @@ validated together, so a rule over two fields sees both.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
+from copy import copy
 from enum import Enum
 from typing import Any, TypeVar, cast
 
@@ -150,7 +152,8 @@ def _in_parts(value: Any, tree: _Tree, path: str, node: Node) -> Any:
         return _model(value, tree, path)
     if isinstance(value, SEQUENCES):
         values = cast("list[Any]", value)
-        return _keyed(values, tree, path, node.key, node) if node.key else _indexed(values, tree, path, node)
+        changed = _keyed(values, tree, path, node.key, node) if node.key else _indexed(values, tree, path, node)
+        return _like(value, changed)
     if isinstance(value, Mapping):
         return _mapping(cast("Mapping[str, Any]", value), tree, path, node)
     step = next(iter(tree.children)).text
@@ -168,11 +171,20 @@ def _added(value: Any, items: list[Any], path: str) -> Any:
     if isinstance(value, RootModel):
         root = cast("RootModel[Any]", value)
         return _validated(root, _added(root.root, items, path), path)
-    if isinstance(value, SEQUENCES):
-        return [*cast("list[Any]", value), *items]
-    if isinstance(value, (set, frozenset)):
-        return [*cast("set[Any]", value), *items]
+    if isinstance(value, (*SEQUENCES, set, frozenset)):
+        return _like(value, [*cast("list[Any]", value), *items])
     raise StateError(f"{path} ({type(value).__name__}) is no list or set to append to; set {path} whole")
+
+
+def _like(value: Any, items: list[Any]) -> Any:
+    """Items in a container of the kind that they were in: a strict model takes no other."""
+    if isinstance(value, deque):
+        return deque(items, cast("deque[Any]", value).maxlen)
+    kind = next((kind for kind in (tuple, set, frozenset) if isinstance(value, kind)), list)
+    try:
+        return kind(items)
+    except TypeError:  # what no set can hold; pydantic says where
+        return items
 
 
 def _no_field(model: BaseModel, name: str, path: str) -> StateError:
@@ -274,7 +286,7 @@ def _indexed(values: list[Any], tree: _Tree, path: str, node: Node) -> list[Any]
 
 
 def _mapping(values: Mapping[str, Any], tree: _Tree, path: str, node: Node) -> dict[str, Any]:
-    made = dict(values)
+    made = copy(cast("dict[str, Any]", values)) if isinstance(values, dict) else dict(values)
     for segment, child in tree.children.items():
         name, entry = segment.text, join_key(path, segment.text)
         if child.is_set and is_remove(child.value):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter, deque
 from typing import Annotated, Any
 
 import pytest
@@ -151,7 +152,7 @@ def test_a_path_can_be_patched(patch: dict[str, object], path: str, expected: st
             {"items[0]": REMOVE},
             "items[0] (Size) cannot be removed, since later items would take other numbers; set items whole",
         ),
-        ({"pair": append(1)}, "pair (list): Tuple should have at most 2 items after validation, not 3; "
+        ({"pair": append(1)}, "pair (tuple): Tuple should have at most 2 items after validation, not 3; "
          "pass a value of the declared type"),
         ({"tags": REMOVE}, "tags (Tags) cannot be removed; only entries of a keyed list, a dict or a model with extra "
          "fields can, set it instead"),
@@ -218,6 +219,26 @@ def test_a_new_item_may_name_its_key_by_an_alias() -> None:
     }
     with pytest.raises(StateError, match="must agree"):
         apply_patch(state, {"parcels[P1]": {"parcelId": "P2"}})
+
+
+class Strict(TrackedState):
+    model_config = ConfigDict(strict=True)
+
+    colours: set[str] = {"red"}
+    fixed: frozenset[str] = frozenset({"red"})
+    pair: tuple[int, str] = (1, "a")
+    last: deque[int] = deque([1, 2], maxlen=2)
+    counts: Counter[str] = Counter()
+
+
+def test_a_strict_state_is_given_what_it_has() -> None:
+    more = {"colours": append("blue"), "fixed": append("blue"), "last": append(3), "pair[0]": 2, "counts[a]": 1}
+    state = apply_patch(Strict(), more)
+    assert (state.colours, state.fixed) == ({"red", "blue"}, frozenset({"red", "blue"}))
+    assert (state.pair, state.last, state.counts) == ((2, "a"), deque([2, 3]), Counter(a=1))
+    assert apply_patch(state, {"last[0]": 5}).last.maxlen == 2
+    with pytest.raises(StateError, match=r"colours"):
+        apply_patch(state, {"colours": append([1])})
 
 
 class Loose(TrackedState):
