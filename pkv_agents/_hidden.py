@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from pydantic import BaseModel
 
-from ._hints import models_in
+from ._hints import models_below, models_in
 from ._schema import model_spec
 from .errors import StateError
 from .ledger import Epoch
@@ -41,15 +41,7 @@ def told_paths(epoch: Epoch) -> Iterable[str]:
 @lru_cache(maxsize=1 << 10)
 def _hides_something(schema: type[BaseModel]) -> bool:
     """Whether a model that may stand in a state has a hidden field: most have none, and no path needs to be read."""
-    waiting, seen = [schema], {schema}
-    while waiting:
-        model = waiting.pop()
-        if model_spec(model).hidden:
-            return True
-        inner = {found for info in model.model_fields.values() for found in models_in(info.annotation)} - seen
-        seen |= inner
-        waiting += inner
-    return False
+    return any(model_spec(model).hidden for model in models_below(schema))
 
 
 @lru_cache(maxsize=1 << 16)

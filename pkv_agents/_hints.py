@@ -122,3 +122,12 @@ def models_in(hint: Any) -> list[type[BaseModel]]:
     if isinstance(target, type) and issubclass(target, BaseModel):
         return [target]
     return [model for part in get_args(hint) if not isinstance(part, (str, int, bytes)) for model in models_in(part)]
+
+
+def models_below(model: type[BaseModel]) -> list[type[BaseModel]]:
+    """A model, and all that may stand inside it."""
+    found = [model]
+    for outer in found:
+        inner = [one for info in outer.model_fields.values() for one in models_in(info.annotation)]
+        found += [one for one in dict.fromkeys(inner) if one not in found]
+    return found

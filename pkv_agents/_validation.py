@@ -12,7 +12,7 @@ from typing import Any, cast, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core.core_schema import ErrorType
 
-from ._hints import aliases_of, models_in
+from ._hints import aliases_of, models_below, models_in
 from ._schema import model_spec
 from .errors import StateError
 from .paths import join_field, join_key
@@ -54,16 +54,9 @@ def reads_aliases(cls: type[BaseModel], *, inside: bool = False) -> bool | None:
         False where one field's alias is another field's name: the other's value would be read twice. None, the model's
         own setting, elsewhere: what a user put into the data may go by aliases.
     """
-    waiting, seen = [cls], {cls}
-    while waiting:
-        model = waiting.pop()
-        for name, info in model.model_fields.items():
-            if not model.model_fields.keys().isdisjoint(aliases_of(info) - {name}):
-                return False
-            inner = set(models_in(info.annotation)) - seen if inside else set[type[BaseModel]]()
-            seen |= inner
-            waiting += inner
-    return None
+    fields = [model.model_fields for model in (models_below(cls) if inside else [cls])]
+    met = (named.keys() & (aliases_of(info) - {name}) for named in fields for name, info in named.items())
+    return False if any(met) else None
 
 
 def _problem(details: Any, cls: type[BaseModel], path: str) -> str:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel, RootModel, ValidationError
 
 from ._hints import SEQUENCES, aliases_of
+from ._keys import give_keys
 from ._schema import ANYTHING, Node, model_spec
 from ._validation import reads_aliases, state_error
 from ._walk import check_value, extra_path, extras
@@ -126,6 +127,7 @@ def apply_patch(state: StateT, patch: Mapping[str, object]) -> StateT:
             check_value(getattr(made, name), name, nodes[name])
         elif name in more:
             check_value(more[name], extra_path("", name), ANYTHING)
+        give_keys(made, name)
     return made
 
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from ._keys import give_keys
 from ._schema import ANYTHING, check_name, model_spec
 from ._validation import state_error
 from ._walk import check_value, extra_path, extras
 from .errors import SchemaError, StateError
-from .keyed import KeyedList
 
 
 class TrackedState(BaseModel):
@@ -136,5 +136,4 @@ def _check(state: TrackedState, only: str | None = None) -> None:
     for name, node in model_spec(type(state)).fields:
         if name in values and only in (None, name):
             check_value(values[name], name, node)
-            if node.key is not None and isinstance(values[name], list) and getattr(values[name], "key", "") != node.key:
-                values[name] = KeyedList[Any].of(values[name], node.key)
+    give_keys(state, only)

@@ -21,6 +21,7 @@ from pkv_agents import (
     TrackedState,
     UnknownKeyError,
     Untrusted,
+    append,
     apply_patch,
     diff,
     render_baseline,
@@ -181,6 +182,22 @@ class TestKeyedList:
             orders = copied.orders
             assert isinstance(orders, KeyedList) and orders["K417"].status == "new"
         assert Shop.model_validate_json(shop.model_dump_json(exclude={"password"})).orders == shop.orders
+
+    def test_a_default_list_at_any_depth(self) -> None:
+        class Box(BaseModel):
+            orders: Annotated[list[Order], Tracked(key="id")] = []
+
+        class State(TrackedState):
+            box: Box = Box()
+            boxes: dict[str, list[Box]] = {"a": [Box()]}
+            more: list[Box] = []
+
+        state = apply_patch(State(), {"more": append({})})
+        for box in (state.box, state.boxes["a"][0], state.more[0]):
+            box.orders.append(Order(id="K1"))
+            orders = box.orders
+            assert isinstance(orders, KeyedList) and orders["K1"] is orders[0]
+        assert State().box.orders == []
 
     def test_typed_form(self) -> None:
         class State(TrackedState):
