@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import date, datetime
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
@@ -25,9 +25,10 @@ from pydantic import (
     NaiveDatetime,
     PastDate,
     PastDatetime,
+    RootModel,
 )
 from pydantic.fields import FieldInfo
-from typing_extensions import ReadOnly, TypeAliasType
+from typing_extensions import ReadOnly, TypeAliasType, get_type_hints, is_typeddict
 
 from ._scalars import SECRETS
 from .keyed import KeyedList
@@ -115,13 +116,26 @@ def aliases_of(info: FieldInfo) -> frozenset[str]:
     return frozenset(name for name in names if isinstance(name, str))
 
 
-def models_in(hint: Any) -> list[type[BaseModel]]:
-    """The models that are named anywhere in a hint."""
+def models_in(hint: Any, around: tuple[Any, ...] = ()) -> list[type[BaseModel]]:
+    """The models that are named anywhere in a hint, also in a RootModel or a TypedDict.
+
+    Args:
+        hint: The hint.
+        around: What it stands in: a hidden field may have a type that contains itself.
+    """
     hint, _ = unwrap(hint)
     target = get_origin(hint) or hint
+    if hint in around:
+        return []
+    found: list[type[BaseModel]] = []
+    parts: Iterable[Any] = get_args(hint)
     if isinstance(target, type) and issubclass(target, BaseModel):
-        return [target]
-    return [model for part in get_args(hint) if not isinstance(part, (str, int, bytes)) for model in models_in(part)]
+        found = [target]
+        parts = [target.model_fields["root"].annotation] if issubclass(target, RootModel) else []
+    elif is_typeddict(target):
+        parts = get_type_hints(target).values()
+    inner = (models_in(part, (*around, hint)) for part in parts if not isinstance(part, (str, int, bytes)))
+    return [*found, *(model for models in inner for model in models)]
 
 
 def models_below(model: type[BaseModel]) -> list[type[BaseModel]]:

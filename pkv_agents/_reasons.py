@@ -117,9 +117,8 @@ def pinned_path(changes: Sequence[Change], told: Snapshot, baseline: Snapshot, n
         is_pinned = now.meta.get(change.path, PLAIN).pinned or baseline.meta.get(change.path, PLAIN).pinned
         if is_pinned and change.path in told:
             return change.path
-        if change.kind == "remove" and any(
-            meta.pinned and is_below(path, change.path) for path, meta in baseline.meta.items()
-        ):
+        # Gone with what it stood in, be that removed or something else now: `config: null`, `items: []`.
+        if any(meta.pinned and path in told and is_below(path, change.path) for path, meta in baseline.meta.items()):
             return change.path
     return None
 

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LeafMeta:
-    """What the schema says about a leaf, inherited from the fields around it (a label is not inherited)."""
+    """What the schema says about a leaf, inherited from the fields around it.
+
+    A label is not inherited, and what is Volatile is not Pinned: it never stands in a head.
+    """
 
     label: str | None = None
     volatile: bool = False
@@ -32,11 +35,12 @@ class LeafMeta:
         """This leaf's meta when its field stands inside a field with `outer`."""
         if outer is PLAIN or outer == PLAIN:
             return self
+        volatile = self.volatile or outer.volatile
         return LeafMeta(
             label=self.label,
-            volatile=self.volatile or outer.volatile,
+            volatile=volatile,
             resolution=self.resolution if self.volatile else outer.resolution,
-            pinned=self.pinned or outer.pinned,
+            pinned=(self.pinned or outer.pinned) and not volatile,
             critical=self.critical or outer.critical,
             untrusted=self.untrusted or outer.untrusted,
             ttl=self.ttl if self.ttl is not None else outer.ttl,
