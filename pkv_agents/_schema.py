@@ -106,14 +106,15 @@ def _compile_model(cls: type[BaseModel], inside: tuple[type[BaseModel], ...]) ->
             info.repr = False
         else:
             fields.append((name, node))
-    for name, computed in cls.model_computed_fields.items():
+    is_root = issubclass(cls, RootModel)
+    for name, computed in () if is_root else cls.model_computed_fields.items():  # (pydantic ignores a root's)
         node = _compile(computed.return_type, (), f"computed field {name!r} of {cls.__name__}", (*inside, cls))
         if node.hidden:
             hidden.add(name)
             computed.repr = False
         else:
             fields.append((name, node))
-    spec = ModelSpec(tuple(fields), frozenset(hidden), issubclass(cls, RootModel))
+    spec = ModelSpec(tuple(fields), frozenset(hidden), is_root)
     _specs[cls] = spec
     return spec
 

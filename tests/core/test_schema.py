@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Annotated, Any, NotRequired, Required
 
 import pytest
-from pydantic import BaseModel, create_model
+from pydantic import BaseModel, RootModel, computed_field, create_model
 from typing_extensions import TypedDict
 
 from pkv_agents import (
@@ -29,6 +29,13 @@ from tests.core.people import Engine, Order, Person, Shop, assigning, calling, m
 class Tree(TypedDict):
     size: int
     inner: "list[Tree]"  # noqa: UP037 (defined by itself)
+
+
+class Prices(RootModel[list[int]]):
+    @computed_field
+    @property
+    def total(self) -> int:
+        return sum(self.root)
 
 
 class Contact(TypedDict):
@@ -67,6 +74,7 @@ def test_a_field_that_cannot_be_tracked_is_refused_at_the_class(hint: Any, words
         (set[int | str], {"b", 10, 9}, {"field_x": '[9, 10, "b"]'}),
         (set[Any], {"b", None}, {"field_x": '["b", null]'}),
         (Counter[str], {"b": 2, "a": 1}, {"field_x[a]": "1", "field_x[b]": "2"}),
+        (Prices, [1, 2], {"field_x": "[1, 2]"}),
         (Contact, {"mail": "a@b.c"}, {"field_x[mail]": '"a@b.c"'}),
     ],
 )
