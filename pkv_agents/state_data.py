@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, RootModel, Secret, SecretBytes, SecretStr
@@ -80,6 +81,8 @@ def _plain(value: Any) -> Any:
 
 
 def _scalar(value: Any) -> Any:
+    if isinstance(value, PurePath):  # pydantic knows only those of this system
+        return str(value)
     try:
         return to_jsonable_python(value)
     except (PydanticSerializationError, UnicodeDecodeError) as error:

@@ -7,6 +7,7 @@ import math
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
+from pathlib import PurePosixPath
 from typing import Annotated
 
 import pytest
@@ -70,15 +71,17 @@ class Size(str, Enum):  # noqa: UP042 (its str() is another text than its value)
     SMALL = "small"
 
 
-def test_keys_that_are_not_plain_text() -> None:
+def test_keys_and_values_that_are_not_plain_text() -> None:
     class Stock(TrackedState):
         sizes: dict[Size, int]
         days: Annotated[dict[date, int], Hidden()]
         raw: Annotated[dict[bytes, timedelta], Hidden()]
+        place: PurePosixPath
 
-    state = Stock(sizes={Size.SMALL: 1}, days={date(2026, 1, 1): 2}, raw={b"a": timedelta(1)})
+    place = PurePosixPath("/a/b")
+    state = Stock(sizes={Size.SMALL: 1}, days={date(2026, 1, 1): 2}, raw={b"a": timedelta(1)}, place=place)
     data = json.loads(json.dumps(dump_state(state)))
-    assert data == {"sizes": {"small": 1}, "days": {"2026-01-01": 2}, "raw": {"a": "P1D"}}
+    assert data == {"sizes": {"small": 1}, "days": {"2026-01-01": 2}, "raw": {"a": "P1D"}, "place": "/a/b"}
     assert load_state(Stock, data) == state
 
 
