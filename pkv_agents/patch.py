@@ -17,14 +17,13 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel, RootModel, ValidationError
 
 from ._hints import SEQUENCES, aliases_of
-from ._keys import give_keys
 from ._schema import ANYTHING, Node, model_spec
 from ._validation import reads_aliases, state_error
-from ._walk import check_value, extra_path, extras
+from ._walk import extra_path
 from .errors import StateError
 from .keyed import key_text
 from .paths import Segment, is_field_name, join_field, join_key, parse_path
-from .state import TrackedState
+from .state import TrackedState, check_state
 
 StateT = TypeVar("StateT", bound=TrackedState)
 
@@ -120,14 +119,8 @@ def apply_patch(state: StateT, patch: Mapping[str, object]) -> StateT:
     if not tree.children:
         return state
     made = cast(StateT, _model(state, tree, ""))
-    nodes = dict(model_spec(type(made)).fields)
-    more = dict(extras(made))
-    for name in (segment.text for segment in tree.children):  # NaN and the like pass pydantic, and have no text
-        if name in nodes:
-            check_value(getattr(made, name), name, nodes[name])
-        elif name in more:
-            check_value(more[name], extra_path("", name), ANYTHING)
-        give_keys(made, name)
+    for segment in tree.children:  # NaN and the like pass pydantic, and have no text
+        check_state(made, segment.text)
     return made
 
 
@@ -211,9 +204,10 @@ def _model(model: BaseModel, tree: _Tree, path: str) -> BaseModel:
     values = (extra or {}) | {name: getattr(model, name) for name in cls.model_fields}
     for segment, child in tree.children.items():
         name = segment.text
+        is_open = extra is not None and name not in cls.model_computed_fields and (child.is_set or name in extra)
         if name in cls.model_fields and not segment.is_key:
             where = join_field(path, name)
-        elif extra is not None and is_field_name(name) != segment.is_key and (child.is_set or name in extra):
+        elif is_open and is_field_name(name) != segment.is_key:
             where = extra_path(path, name)
             if child.is_set and is_remove(child.value):
                 values.pop(name, None)

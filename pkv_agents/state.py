@@ -69,7 +69,7 @@ class TrackedState(BaseModel):
             made = super().model_validate(obj, **kwargs)
         except ValidationError as error:
             raise state_error(error, cls) from None
-        _check(made)
+        check_state(made)
         return made
 
     @classmethod
@@ -79,7 +79,7 @@ class TrackedState(BaseModel):
             made = super().model_validate_json(json_data, **kwargs)
         except ValidationError as error:
             raise state_error(error, cls) from None
-        _check(made)
+        check_state(made)
         return made
 
     if not TYPE_CHECKING:  # a typed __init__ or __setattr__ would hide the fields from type checkers
@@ -90,7 +90,7 @@ class TrackedState(BaseModel):
                 super().__init__(**data)
             except ValidationError as error:
                 raise state_error(error, type(self)) from None
-            _check(self)
+            check_state(self)
 
         # Pydantic then builds nested states itself, so that an error knows its whole path.
         __init__.__pydantic_base_init__ = True
@@ -110,7 +110,7 @@ class TrackedState(BaseModel):
             extra = None if extra is None else dict(extra)
             try:
                 super().__setattr__(name, value)
-                _check(self, name)
+                check_state(self, name)
             except BaseException as error:
                 # A model validator runs after the assignment, so what it refuses must be taken back.
                 object.__setattr__(self, "__dict__", before)
@@ -124,7 +124,7 @@ class TrackedState(BaseModel):
 _TAKEN = frozenset(name for name in dir(BaseModel) if not name.startswith("_"))
 
 
-def _check(state: TrackedState, only: str | None = None) -> None:
+def check_state(state: TrackedState, only: str | None = None) -> None:
     """Find a value without a text (NaN, a lone surrogate, two equal keys) now and not when it should be told.
 
     A default is not validated by pydantic, so a default list becomes a KeyedList here.

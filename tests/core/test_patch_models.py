@@ -101,6 +101,8 @@ def test_an_extra_field_named_like_a_declared_one_is_not_taken_for_it() -> None:
     assert dict(snapshot(loose)) == {"x": "3", "double": "6"}
     assert dict(snapshot(apply_patch(loose, {"more": 1}))) == {"x": "3", "double": "6", "more": "1"}
     assert dump_state(loose) == {"x": 3, "token": ""}
+    with pytest.raises(StateError, match="computes 'double'"):
+        apply_patch(loose, {"double": 1})
 
 
 def test_extra_fields_of_the_state_may_have_any_name_and_no_order() -> None:
