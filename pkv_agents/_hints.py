@@ -8,7 +8,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import date, datetime
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
-from typing import Annotated, Any, ClassVar, Final, NewType, NotRequired, Required, TypeVar, Union, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    NewType,
+    NotRequired,
+    Required,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+)
 
 from pydantic import (
     AliasChoices,
@@ -124,7 +137,7 @@ def models_in(hint: Any, around: tuple[Any, ...] = ()) -> list[type[BaseModel]]:
         around: What it stands in: a hidden field may have a type that contains itself.
     """
     hint, _ = unwrap(hint)
-    target = get_origin(hint) or hint
+    target: Any = get_origin(hint) or hint
     if hint in around:
         return []
     found: list[type[BaseModel]] = []
@@ -132,7 +145,7 @@ def models_in(hint: Any, around: tuple[Any, ...] = ()) -> list[type[BaseModel]]:
     if isinstance(target, type) and issubclass(target, BaseModel):
         found = [target]
         parts = [target.model_fields["root"].annotation] if issubclass(target, RootModel) else []
-    elif is_typeddict(target):
+    elif is_typeddict(cast("object", target)):
         parts = get_type_hints(target).values()
     inner = (models_in(part, (*around, hint)) for part in parts if not isinstance(part, (str, int, bytes)))
     return [*found, *(model for models in inner for model in models)]

@@ -48,8 +48,9 @@ def _keyed(value: Any, node: Node) -> Any:
         for entry in cast("Mapping[Any, Any]", value).values():
             _keyed(entry, node.entry or ANYTHING)
     elif isinstance(value, SEQUENCES):
-        for item in cast("list[Any]", value):
+        items = cast("list[Any]", value)
+        for item in items:
             _keyed(item, node.item or ANYTHING)
-        if node.key is not None and isinstance(value, list) and getattr(value, "key", "") != node.key:
-            return KeyedList[Any].of(cast("list[Any]", value), node.key)
-    return value
+        if node.key is not None and isinstance(value, list) and getattr(items, "key", "") != node.key:
+            return KeyedList[Any].of(items, node.key)
+    return cast("object", value)

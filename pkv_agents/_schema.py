@@ -241,7 +241,7 @@ def _merge(nodes: list[Node], where: str) -> Node:
         item=_merge(items, where) if items else None,
         entry=_merge(entries, where) if entries else None,
         key=keys.pop() if keys else None,
-        key_aliases=frozenset().union(*(node.key_aliases for node in nodes)),
+        key_aliases=frozenset[str]().union(*(node.key_aliases for node in nodes)),
         is_float=any(node.is_float for node in nodes),
     )
 
@@ -296,4 +296,4 @@ def _check_key(hint: Any, key: str, where: str) -> frozenset[str]:
         kinds = alternatives(model.model_fields[key].annotation)
         if any(isinstance(kind, type) and (kind is bool or not issubclass(kind, _KEYS)) for kind in kinds):
             raise SchemaError(f"{where} has key={key!r}, which is not a str, int, enum or UUID; use one of those")
-    return frozenset().union(*(aliases_of(model.model_fields[key]) for model in models))
+    return frozenset[str]().union(*(aliases_of(model.model_fields[key]) for model in models))

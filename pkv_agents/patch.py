@@ -175,9 +175,9 @@ def _like(value: Any, items: list[Any]) -> Any:
     """Items in a container of the kind that they were in: a strict model takes no other."""
     if isinstance(value, deque):
         return deque(items, cast("deque[Any]", value).maxlen)
-    kind = next((kind for kind in (tuple, set, frozenset) if isinstance(value, kind)), list)
+    make: type[Any] = next((kind for kind in (tuple, set, frozenset) if isinstance(value, kind)), list)
     try:
-        return kind(items)
+        return make(items)
     except TypeError:  # what no set can hold; pydantic says where
         return items
 
@@ -282,7 +282,7 @@ def _indexed(values: list[Any], tree: _Tree, path: str, node: Node) -> list[Any]
 
 
 def _mapping(values: Mapping[str, Any], tree: _Tree, path: str, node: Node) -> dict[str, Any]:
-    made = copy(cast("dict[str, Any]", values)) if isinstance(values, dict) else dict(values)
+    made = copy(values) if isinstance(values, dict) else dict(values)
     for segment, child in tree.children.items():
         name, entry = segment.text, join_key(path, segment.text)
         if child.is_set and is_remove(child.value):
