@@ -44,6 +44,7 @@ from pydantic.fields import FieldInfo
 from typing_extensions import ReadOnly, TypeAliasType, get_type_hints, is_typeddict
 
 from ._scalars import SECRETS
+from .errors import SchemaError
 from .keyed import KeyedList
 
 SEQUENCES = (list, tuple, deque)
@@ -129,6 +130,21 @@ def aliases_of(info: FieldInfo) -> frozenset[str]:
     return frozenset(name for name in names if isinstance(name, str))
 
 
+def typed_entries(typed_dict: type[object]) -> Mapping[str, Any]:
+    """The hints of a TypedDict's entries.
+
+    Raises:
+        SchemaError: A name in them is known only inside a function.
+    """
+    try:
+        return get_type_hints(typed_dict, include_extras=True)
+    except NameError as error:
+        raise SchemaError(
+            f"the TypedDict {typed_dict.__name__} names {error.name!r}, which its module does not have; "
+            "define both at the top of a module"
+        ) from None
+
+
 def models_in(hint: Any, around: tuple[Any, ...] = ()) -> list[type[BaseModel]]:
     """The models that are named anywhere in a hint, also in a RootModel or a TypedDict.
 
@@ -146,7 +162,10 @@ def models_in(hint: Any, around: tuple[Any, ...] = ()) -> list[type[BaseModel]]:
         found = [target]
         parts = [target.model_fields["root"].annotation] if issubclass(target, RootModel) else []
     elif is_typeddict(cast("object", target)):
-        parts = get_type_hints(target).values()
+        try:
+            parts = typed_entries(target).values()
+        except SchemaError:  # of a hidden field; any other would have been refused
+            parts = ()
     inner = (models_in(part, (*around, hint)) for part in parts if not isinstance(part, (str, int, bytes)))
     return [*found, *(model for models in inner for model in models)]
 

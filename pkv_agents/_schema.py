@@ -14,9 +14,9 @@ from typing import Any, ForwardRef, Literal, Union, cast, get_args, get_origin
 from uuid import UUID
 
 from pydantic import BaseModel, RootModel
-from typing_extensions import get_type_hints, is_typeddict
+from typing_extensions import is_typeddict
 
-from ._hints import DICTS, SEQUENCES, SETS, aliases_of, alternatives, has_secret, list_items, unwrap
+from ._hints import DICTS, SEQUENCES, SETS, aliases_of, alternatives, has_secret, list_items, typed_entries, unwrap
 from ._resolution import check_resolution
 from ._scalars import SCALARS
 from .errors import SchemaError
@@ -277,7 +277,7 @@ def _says_more(node: Node | None) -> bool:
 
 def _typed_dict_node(target: type[object], where: str, inside: tuple[type[BaseModel], ...]) -> Node:
     """A dict at run time: nothing is left there of what the class says about its entries, so it may say nothing."""
-    for name, hint in get_type_hints(target, include_extras=True).items():
+    for name, hint in typed_entries(target).items():
         if _says_more(_compile(hint, (), f"{where}, entry {name!r}", inside)):
             raise SchemaError(f"{where} is a TypedDict that says more of {name!r} than its type; use a pydantic model")
     return ANYTHING

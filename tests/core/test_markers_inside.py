@@ -16,6 +16,7 @@ from pkv_agents import (
     MemoryStore,
     Message,
     Pinned,
+    SchemaError,
     Tracked,
     TrackedState,
     TurnPlan,
@@ -103,6 +104,23 @@ def test_a_hidden_field_may_have_a_type_that_contains_itself() -> None:
     talk.ask(session)
     session.update({"x": 2})
     assert [change.path for change in talk.ask(session).changes] == ["x"]
+
+
+def test_a_typed_dict_of_a_function_may_be_hidden_but_not_shown() -> None:
+    class Inner(BaseModel):
+        x: int = 1
+
+    class Local(TypedDict):
+        inner: Inner
+
+    class Deep(TrackedState):
+        local: Annotated[Local, Hidden()] = {"inner": Inner()}
+
+    assert dict(Talk().open(Deep()).plan([Message("user", "hi")]).told) == {}
+    with pytest.raises(SchemaError, match="Local names 'Inner'"):
+
+        class Open(TrackedState):  # pyright: ignore[reportUnusedClass]
+            local: Local
 
 
 class Config(BaseModel):
