@@ -163,7 +163,7 @@ def models_in(hint: Any, around: tuple[Any, ...] = ()) -> list[type[BaseModel]]:
         parts = [target.model_fields["root"].annotation] if issubclass(target, RootModel) else []
     elif is_typeddict(cast("object", target)):
         try:
-            parts = typed_entries(target).values()
+            parts = typed_entries(cast("type[object]", target)).values()
         except SchemaError:  # of a hidden field; any other would have been refused
             parts = ()
     inner = (models_in(part, (*around, hint)) for part in parts if not isinstance(part, (str, int, bytes)))
