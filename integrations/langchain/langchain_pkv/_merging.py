@@ -83,7 +83,7 @@ def _changes_of(schema: type[TrackedState], text: str, update: object) -> object
     """
     whole: Mapping[str, Any] = cast("Mapping[str, Any]", update) if isinstance(update, Mapping) else {}
     if not whole.keys() >= schema.model_fields.keys():
-        return update
+        return cast("object", update)
     try:
         return patch_between(_saved(schema, text), load(schema, merge(schema, text, whole)))
     except Exception:  # noqa: BLE001  # found again, and said, where it is applied
