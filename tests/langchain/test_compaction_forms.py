@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import AgentMiddleware
+from langchain.agents.middleware import AgentMiddleware, ModelRetryMiddleware
 from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
 from langchain.tools import tool
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -105,3 +105,22 @@ def test_a_summary_calls_no_tool_that_others_ask_for() -> None:
     for turn in range(4):
         agent.invoke({"messages": [HumanMessage(LONG)], **({} if turn else {"pkv_state": a_shop()})}, CONFIG)
     assert "Summary of the conversation so far:" in texts(model.requests[-1]) and heard == []
+
+
+def test_what_another_middleware_says_in_the_models_place_is_no_summary() -> None:
+    """Behind ours, a middleware that tries again gives up with a message."""
+
+    def down(messages: list[BaseMessage]) -> AIMessage:
+        if "Do not answer" in texts(messages):
+            raise ConnectionError("down")
+        return AIMessage("ok")
+
+    model, heard = Scripted(script=[down] * 20), list[Notice]()
+    summary = SummaryMiddleware(150, keep_tokens=60, on_notice=heard.append)
+    retry = ModelRetryMiddleware(max_retries=1, initial_delay=0)
+    ours = StateMiddleware(Shop, instructions="Be brief.", tag=TAG)
+    agent: Any = create_agent(model, [look], middleware=[summary, retry, ours], checkpointer=InMemorySaver())
+    for turn in range(3):
+        agent.invoke({"messages": [HumanMessage(LONG)], **({} if turn else {"pkv_state": a_shop()})}, CONFIG)
+    assert "Model call failed" not in texts(model.requests[-1]) and texts(model.requests[-1]).count("so it goes") == 60
+    assert [notice.message for notice in heard] == ["another middleware answered in the model's place"]

@@ -1,7 +1,7 @@
 """The request that asks for a summary: the one that was about to be sent, but answered in words.
 
-An agent with a `response_format` makes its model call a tool, or write in a form of the provider's own. Forced into that
-form a summary would say nothing of the conversation whose place it takes.
+An agent with a `response_format` makes its model call a tool, or write in a form of the provider's own. Forced into
+that form a summary would say nothing of the conversation whose place it takes.
 """
 
 from __future__ import annotations

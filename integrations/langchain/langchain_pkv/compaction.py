@@ -212,6 +212,10 @@ class SummaryMiddleware(_Compaction):
 
     def _summary_in(self, response: Response) -> str:
         answer = next((message for message in response.result if isinstance(message, AIMessage)), None)
+        if answer is not None and answer.id is None:
+            # LangChain names what a model says. ModelRetryMiddleware gives up with a message of its own.
+            self._report("another middleware answered in the model's place")
+            return ""
         summary = "" if answer is None or answer.tool_calls else answer.text.strip()
         if not summary:
             self._report("the model called a tool, or said nothing")
