@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain.tools import ToolRuntime, tool
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
@@ -167,3 +167,31 @@ def test_a_node_that_hands_the_state_on_forgets_no_refusal() -> None:
     assert len(model.requests) == 1
     go(graph, {"messages": [HumanMessage("and?")], "pkv_state": {}})
     assert len(model.requests) == 2
+
+
+def test_deep_agents_tasks_side_by_side() -> None:
+    deepagents = pytest.importorskip("deepagents")
+    team = Team()
+
+    def worker(messages: list[BaseMessage]) -> AIMessage:
+        last = messages[-1]
+        return calls(call("ship", "s1", order_id=last.text)) if isinstance(last, HumanMessage) else AIMessage("done")
+
+    tasks = [
+        call("task", f"c{name}", description=name, subagent_type="general-purpose") for name in ("K417", "M220", "K417")
+    ]
+    general = {
+        "name": "general-purpose",
+        "description": "Does anything.",
+        "system_prompt": "Do it.",
+        "model": Scripted(script=[worker] * 6),
+        "tools": [ship],
+        "middleware": [team.middleware()],
+    }
+    model = Scripted(script=[calls(*tasks)])
+    agent = deepagents.create_deep_agent(
+        model, [ship], middleware=[team.ours], subagents=[general], checkpointer=InMemorySaver()
+    )
+    go(agent)
+    assert statuses(agent) == {"K417": "delivered", "M220": "delivered"} and team.codes == []
+    assert errata_in(model.requests[-1]) == ['orders[K417].status: "delivered"\norders[M220].status: "delivered"']
