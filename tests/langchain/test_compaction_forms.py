@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from pydantic import BaseModel
 
 from langchain_pkv import StateMiddleware, SummaryMiddleware, read_ledger
 from pkv_agents import Notice
+from tests.langchain.others import responses_model
+from tests.langchain.providers import anthropic_model, openai_model
 from tests.langchain.support import TAG, Scripted, Shop, a_shop, call, texts, wire_of
 
 CONFIG: RunnableConfig = {"configurable": {"thread_id": "t1"}}
@@ -124,3 +127,27 @@ def test_what_another_middleware_says_in_the_models_place_is_no_summary() -> Non
         agent.invoke({"messages": [HumanMessage(LONG)], **({} if turn else {"pkv_state": a_shop()})}, CONFIG)
     assert "Model call failed" not in texts(model.requests[-1]) and texts(model.requests[-1]).count("so it goes") == 60
     assert [notice.message for notice in heard] == ["another middleware answered in the model's place"]
+
+
+@pytest.mark.parametrize("name", ["openai", "openai-responses", "anthropic"])
+@pytest.mark.parametrize(
+    "form", [Verdict, ProviderStrategy(Verdict), ToolStrategy(Verdict)], ids=["any", "own", "tool"]
+)
+def test_the_tools_that_go_out_stay_as_they_are(name: str, form: Any) -> None:
+    one: Any = [call("Verdict", "c1", code=7)] if isinstance(form, ToolStrategy) else '{"code": 7}'
+    script = [one, one, "They talked.", one]
+    model, provider = {
+        "openai": lambda: openai_model("gpt-4.1", script),
+        "openai-responses": lambda: responses_model("gpt-4.1", script),
+        "anthropic": lambda: anthropic_model("claude-sonnet-5", script),
+    }[name]()
+    notices: list[Notice] = []
+    ours = StateMiddleware(Shop, instructions="Be brief.", tag=TAG, on_notice=notices.append, strict=True)
+    summary = SummaryMiddleware(150, keep_tokens=60, on_notice=notices.append)
+    memory = InMemorySaver()
+    agent: Any = create_agent(model, [look], middleware=[summary, ours], response_format=form, checkpointer=memory)
+    for turn in range(3):
+        agent.invoke({"messages": [HumanMessage(LONG)], **({} if turn else {"pkv_state": a_shop()})}, CONFIG)
+    bodies = provider.bodies
+    assert len(bodies) == 4 and all(body["tools"] == bodies[0]["tools"] for body in bodies)
+    assert "They talked." in json.dumps(bodies[3]) and [notice.code for notice in notices] == ["rebase_requested"]

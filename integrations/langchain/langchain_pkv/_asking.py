@@ -32,7 +32,9 @@ def asking(view: ModelRequest[Any], instruction: str) -> ModelRequest[Any]:
     quiet = _answering_in_words(view.model)
     quiet.tags = [*(quiet.tags or []), "nostream"]
     asked = view.override(model=quiet, messages=[*view.messages, HumanMessage(instruction)])
-    return asked.override(response_format=None) if _has_own_form(view) else asked
+    if not _has_own_form(view):
+        return asked
+    return asked.override(response_format=None, model_settings={**view.model_settings, **_beside_own_form(view)})
 
 
 def words_in(error: Exception) -> ModelResponse[Any] | None:
@@ -49,6 +51,13 @@ def _has_own_form(view: ModelRequest[Any]) -> bool:
     if form is None or isinstance(form, (ProviderStrategy, ToolStrategy)):
         return isinstance(form, ProviderStrategy)
     return bool((view.model.profile or {}).get("structured_output"))
+
+
+def _beside_own_form(view: ModelRequest[Any]) -> dict[str, Any]:
+    """What LangChain says of the tools beside such a form, to OpenAI's older API: they are to stay as they are."""
+    is_openai = any(cls.__name__ == "BaseChatOpenAI" for cls in type(view.model).__mro__)
+    older = is_openai and not getattr(view.model, "use_responses_api", False)
+    return {"strict": True} if older and view.tools else {}
 
 
 def _answering_in_words(model: BaseChatModel) -> BaseChatModel:
