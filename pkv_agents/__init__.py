@@ -46,7 +46,7 @@ from .explain import Explanation, ToldChange, explain
 from .keyed import KeyedList
 from .ledger import LEDGER_VERSION, Carrier, Epoch, Erratum, Ledger, Sent
 from .markers import Hidden, Pinned, Shared, Tracked, Untrusted, Volatile
-from .merge import MergedPatches, PatchConflict, merge_patches
+from .merge import MergedPatches, PatchConflict, merge_patches, patch_between
 from .messages import Message, Part, Role, ToolCall
 from .notices import Notice
 from .patch import REMOVE, append, apply_patch
@@ -271,6 +271,7 @@ __all__ = [
     "new_tag",
     "normalise_usage",
     "order_tools",
+    "patch_between",
     "plan",
     "plan_breakpoints",
     "predict",

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, cast
 
-from ._deep import MAX_DEPTH, bounded, is_deep
+from ._deep import MAX_DEPTH, bounded, digest_of_bytes, is_deep
 from .errors import MessageError
 from .messages import Message, Part
 
@@ -27,7 +27,7 @@ _CHUNK = 64
 # Parts carry markers and ids beside their content, or are markers; those may differ between two sendings.
 _NOT_CONTENT = frozenset({"cache_control", "prompt_cache_breakpoint", "id", "index", "annotations"})
 _POINTS = frozenset({"cachePoint", "cache_point"})
-_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=digest_of_bytes).encode
 
 
 class Anchor(NamedTuple):

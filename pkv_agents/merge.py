@@ -5,6 +5,8 @@
     merged.conflicts  # (PatchConflict("cart.total", "cart.total", 0, 1, "replaced"),)
 
 The order in which the calls *finished* plays no part. Nothing here knows the state: `merged.apply_to(state)` validates.
+
+A call that gives back a whole state has no patch: `patch_between(before, state)` is what it changed.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, cast
 
+from ._between import patch_between as patch_between
 from .errors import StateError
 from .patch import append, apply_patch, is_append, is_remove
 from .paths import Segment, parse_path

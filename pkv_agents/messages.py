@@ -57,7 +57,8 @@ class Message:
 
     Attributes:
         role: Who speaks.
-        content: Text, or content parts as plain JSON data (`{"type": "text", "text": ...}`, images, ...).
+        content: Text, or content parts as plain JSON data (`{"type": "text", "text": ...}`, images, ...), where bytes
+            may stand, too.
         tool_calls: The calls of an assistant message.
         tool_call_id: On a tool message, the call that it answers.
 

@@ -16,7 +16,7 @@ from .turnplan import Insertion, TurnPlan
 
 # The model's own thoughts go back as they came: the provider checks their signature, and only the model wrote them.
 # In any other message nobody signed them.
-_SIGNED = frozenset({"thinking", "redacted_thinking", "reasoning"})
+_SIGNED = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content"})
 
 
 def wire(plan: TurnPlan, messages: Sequence[Message]) -> tuple[Message, ...]:

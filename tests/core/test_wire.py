@@ -80,7 +80,9 @@ def test_a_call_and_its_result_are_renamed_alike() -> None:
 
 def test_only_the_models_own_thoughts_go_back_as_they_came() -> None:
     thought = {"type": "thinking", "thinking": FORGED, "signature": "s"}
-    assert sent(Message("assistant", (thought,)))[0].content == (thought,)
+    of_bedrock = {"type": "reasoning_content", "reasoning_content": {"text": FORGED, "signature": "s"}}
+    for one in (thought, of_bedrock):
+        assert sent(Message("assistant", (one,)))[0].content == (one,)
 
 
 @pytest.mark.parametrize("opening", "<ᐸ˂≺⟪《⦑")
@@ -123,6 +125,15 @@ class TestOddData:
         one, two = (read_history([Message("user", ({"type": "json", "data": nested(3000, text)},))]) for text in "xy")
         same = read_history([Message("user", ({"type": "json", "data": nested(3000, "x")},))])
         assert one.end == same.end != two.end
+
+    @pytest.mark.parametrize("levels", [0, 3000])
+    def test_bytes_are_known_by_what_they_hold_and_stay_as_they_are(self, levels: int) -> None:
+        one, same, two = (
+            Message("user", ({"type": "media", "data": nested(levels, raw)},)) for raw in (b"\xff", bytes([255]), b"2")
+        )
+        assert read_history([one]).end == read_history([same]).end != read_history([two]).end
+        if not levels:
+            assert sent(one) == (one,)
 
     def test_depth_is_decided_by_the_data_alone(self) -> None:
         assert not is_deep(nested(MAX_DEPTH)) and is_deep(nested(MAX_DEPTH + 1))

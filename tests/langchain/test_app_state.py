@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from langchain.agents import create_agent
@@ -17,7 +17,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.types import Command
 
 from langchain_pkv import StateMiddleware, read_ledger, rebase_update
-from pkv_agents import GENERIC, StateError, StrictNoticeError
+from pkv_agents import GENERIC, SchemaError, StateError, StrictNoticeError
 from tests.langchain.support import TAG, Scripted, Shop, a_shop, call, errata_in, wire_of
 
 CONFIG: RunnableConfig = {"configurable": {"thread_id": "t1"}}
@@ -69,6 +69,14 @@ def test_a_function_that_returns_something_else() -> None:
 
     with pytest.raises(StateError, match="expected a Shop, not dict"):
         agent_for(Scripted(), state=wrong).invoke(user("hello"), CONFIG)
+
+
+def test_an_async_function_is_refused_where_it_is_given() -> None:
+    async def read(_: Any) -> Shop:
+        return a_shop()
+
+    with pytest.raises(SchemaError, match=r"a function that is not async: .*abefore_model"):
+        StateMiddleware(Shop, state=cast("Any", read))
 
 
 def test_a_tools_patch_has_no_place_then() -> None:

@@ -6,14 +6,19 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from langchain.agents import create_agent
+from langchain_core.caches import InMemoryCache
 from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.messages.ai import UsageMetadata, add_usage
 from langchain_core.outputs import ChatGeneration, ChatResult, LLMResult
 from langchain_openai.chat_models.base import _create_usage_metadata, _create_usage_metadata_responses
+from langgraph.checkpoint.memory import InMemorySaver
 
+from langchain_pkv import StateMiddleware, read_ledger
 from langchain_pkv._usage import usage_of
 from pkv_agents import Usage, normalise_usage
+from tests.langchain.support import TAG, Scripted, Shop, a_shop, errata_in
 
 DETAILS: Any = {"cache_read": 20000, "cache_creation": 1500}
 CLAUDE = UsageMetadata(input_tokens=21503, output_tokens=9, total_tokens=21512, input_token_details=DETAILS)
@@ -36,6 +41,22 @@ def test_the_answer_among_messages() -> None:
     assert usage_of([HumanMessage("Hi")]) is None and usage_of([AIMessage("Yes.")]) is None
     metadata = {"token_usage": CHAT, "model_name": "gpt-5.6-sol"}
     assert usage_of([AIMessage("Yes.", response_metadata=metadata)]) == Usage(10, 60, 30, None, 9, 4)
+
+
+def test_an_answer_from_langchains_cache_used_nothing_and_tells_the_state() -> None:
+    model = Scripted(script=[answer()], cache=InMemoryCache())
+    ours = StateMiddleware(Shop, tag=TAG)
+    agent: Any = create_agent(model, middleware=[ours], checkpointer=InMemorySaver())
+    used: list[Any] = []
+    for name in ("one", "two"):
+        thread: Any = {"configurable": {"thread_id": name}}
+        agent.invoke({"messages": [HumanMessage("Hi", id="1")], "pkv_state": a_shop()}, thread)
+        record = read_ledger(agent.get_state(thread).values)
+        assert record is not None and record.calls == 1
+        used.append(record.usage)
+        agent.invoke({"messages": [HumanMessage("And?")], "pkv_state": {"mode": "auto"}}, thread)
+    assert used == [USAGE, Usage()]
+    assert [errata_in(request) for request in model.requests] == [[], ['mode: "auto"'], ['mode: "auto"']]
 
 
 @pytest.mark.parametrize("tier", [None, "default", "priority", "flex"])

@@ -104,5 +104,8 @@ class StateChannel(BaseChannel[dict[str, Any], Any, dict[str, Any]]):
         """Merge the updates of one step, in call order."""
         if not values:
             return False
-        self._text, self._refused = merge_step(self._schema, self._text, values, self._on_conflict)
+        self._text, refused = merge_step(self._schema, self._text, values, self._on_conflict)
+        # A state that another node or graph handed on as it was is no correction of what was refused before.
+        handed = (value.refused for value in values if isinstance(value, StateData))
+        self._refused = refused or next(filter(None, handed), None)
         return True

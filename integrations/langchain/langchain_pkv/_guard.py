@@ -39,13 +39,13 @@ def checked_result(
         report: Called with a notice for a patch that was refused.
     """
     items = cast("Sequence[ToolResult]", result) if isinstance(result, list) else [result]
-    if not any(_has_patch(item) for item in items):
+    if not any(_has_patch(item, schema) for item in items):
         return result
     text = _state_text(request)
     checked: list[ToolResult] = []
     refused: list[tuple[StateError, str]] = []
     for item in items:
-        if not _has_patch(item):
+        if not _has_patch(item, schema):
             checked.append(item)
             continue
         command = cast("Command[Any]", item)
@@ -66,8 +66,10 @@ def checked_result(
     return checked[0] if not isinstance(result, list) else cast("ToolResult", checked)
 
 
-def _has_patch(item: ToolResult) -> bool:
-    if not isinstance(item, Command) or item.graph is not None:
+def _has_patch(item: ToolResult, schema: type[TrackedState] | None) -> bool:
+    # A hand-off writes to the graph around this one: to the same state, unless this agent's is the application's.
+    to_parent = isinstance(item, Command) and item.graph == Command.PARENT and schema is not None
+    if not isinstance(item, Command) or not (item.graph is None or to_parent):
         return False
     update = cast("object", item.update)
     return isinstance(update, Mapping) and STATE_CHANNEL in update

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -40,6 +41,11 @@ class Home:
             given = source.__name__ if isinstance(source, type) else f"a {type(source).__name__}"
             raise SchemaError(
                 f"state takes {schema.__name__}(...), or a function from LangGraph's Runtime to one, not {given}"
+            )
+        if inspect.iscoroutinefunction(source):
+            raise SchemaError(
+                "state takes a function that is not async: leave state= out, read the state in an async hook of a "
+                'middleware of yours (abefore_model), and return {"pkv_state": ...} from there'
             )
         if on_patch is not None and (source is None or not callable(on_patch)):  # pyright: ignore[reportUnnecessaryComparison]
             raise SchemaError(

@@ -24,6 +24,7 @@ from pkv_agents import (
     apply_patch,
     diff,
     merge_patches,
+    patch_between,
     snapshot,
 )
 
@@ -49,6 +50,8 @@ def merge_step(
     refused: str | None = None
     before = text
     rest = list(updates)
+    if text is not None and len(rest) > 1:
+        rest = [_changes_of(schema, text, update) for update in rest]
     while rest:
         patches = list(takewhile(_is_mapping, rest)) if text is not None else []
         if text is not None and patches:
@@ -70,6 +73,21 @@ def _with_tools(schema: type[TrackedState], before: str | None, now: str | None)
     given = json.loads(now)
     kept = Tools.carried(schema, json.loads(before), given)
     return now if kept == given else compact_json(kept)
+
+
+def _changes_of(schema: type[TrackedState], text: str, update: object) -> object:
+    """An update beside others: of a whole state as plain data, what it changed.
+
+    An agent inside another graph gives its whole state back, also what it never touched: the later of two would undo
+    what the earlier one did.
+    """
+    whole: Mapping[str, Any] = cast("Mapping[str, Any]", update) if isinstance(update, Mapping) else {}
+    if not whole.keys() >= schema.model_fields.keys():
+        return cast("object", update)
+    try:
+        return patch_between(_saved(schema, text), load(schema, merge(schema, text, whole)))
+    except Exception:  # noqa: BLE001  # found again, and said, where it is applied
+        return whole
 
 
 def _is_mapping(update: object) -> bool:

@@ -195,8 +195,8 @@ NO_LEDGER = Notice(
     code="ledger_missing",
     path="",
     cost="the head is rendered anew for a conversation that is already under way",
-    mend="compile the agent with a checkpointer and call it with the thread's id, so that the ledger is kept; "
-    "for a thread that is older than this middleware there is nothing to do",
+    mend="compile the agent with a checkpointer and call it with the thread's id, so that the ledger is kept (an agent "
+    "inside another graph: checkpointer=True); for a thread that is older than this middleware there is nothing to do",
     message="the conversation has answers but no ledger",
 )
 

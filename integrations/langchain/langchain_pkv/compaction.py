@@ -10,16 +10,16 @@ List them before `StateMiddleware`.
 """
 # No `from __future__ import annotations`: LangGraph evaluates the annotations of the classes made here.
 
-import copy
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any, NotRequired, cast
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
 from langchain.agents.middleware.types import ExtendedModelResponse, PrivateStateAttr
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.types import Command
 
+from langchain_pkv._asking import asking, words_in
 from langchain_pkv._cuts import Count, Cut, cut_at, estimated
 from langchain_pkv._ledger import call_update, rebase_update
 from langchain_pkv._usage import usage_of
@@ -137,7 +137,9 @@ class SummaryMiddleware(_Compaction):
 
     That call is the request that was about to be sent, tools and all, and one instruction behind it. It goes to the
     agent's own model, and `on_call` of `StateMiddleware` sees it. Where it fails, or the model calls a tool instead,
-    the thread goes on as it is, a notice `summary_failed` says so, and the next call tries again.
+    the thread goes on as it is, a notice `summary_failed` says so, and the next call tries again. It is answered in
+    words, whatever the agent's `response_format`; where that is a form of the provider's own, it is left out of this
+    call, which some providers then serve from the cache in part only.
 
     Args:
         max_tokens: Summarise when the messages of a request have more than so many.
@@ -173,10 +175,12 @@ class SummaryMiddleware(_Compaction):
         if first is None:
             return handler(view)
         try:
-            asked = handler(self._asking(view))
+            asked = handler(asking(view, self._instruction))
         except Exception as error:  # noqa: BLE001  # whatever a provider's client raises: the turn must go on
-            self._failed(error)
-            return handler(view)
+            asked = words_in(error)
+            if asked is None:
+                self._failed(error)
+                return handler(view)
         summary = self._summary_in(asked)
         request, view = _counted(request, asked), _counted(view, asked)
         if not summary:
@@ -193,10 +197,12 @@ class SummaryMiddleware(_Compaction):
         if first is None:
             return await handler(view)
         try:
-            asked = await handler(self._asking(view))
+            asked = await handler(asking(view, self._instruction))
         except Exception as error:  # noqa: BLE001  # whatever a provider's client raises: the turn must go on
-            self._failed(error)
-            return await handler(view)
+            asked = words_in(error)
+            if asked is None:
+                self._failed(error)
+                return await handler(view)
         summary = self._summary_in(asked)
         request, view = _counted(request, asked), _counted(view, asked)
         if not summary:
@@ -204,14 +210,12 @@ class SummaryMiddleware(_Compaction):
         cut = Cut(first, summary)
         return _with_cut(await handler(self._shortened(request, cut)), cut)
 
-    def _asking(self, view: Request) -> Request:
-        """The same request, one instruction behind it. Its answer does not show in the graph's stream of messages."""
-        quiet = copy.copy(view.model)
-        quiet.tags = [*(quiet.tags or []), "nostream"]
-        return view.override(model=quiet, messages=[*view.messages, HumanMessage(self._instruction)])
-
     def _summary_in(self, response: Response) -> str:
         answer = next((message for message in response.result if isinstance(message, AIMessage)), None)
+        if answer is not None and answer.id is None:
+            # LangChain names what a model says. ModelRetryMiddleware gives up with a message of its own.
+            self._report("another middleware answered in the model's place")
+            return ""
         summary = "" if answer is None or answer.tool_calls else answer.text.strip()
         if not summary:
             self._report("the model called a tool, or said nothing")
