@@ -13,9 +13,10 @@ from pydantic import BaseModel, RootModel
 
 from ._hints import SEQUENCES
 from ._schema import ANYTHING, Node, model_spec
+from ._walk import extra_path, extras
 from .keyed import key_text
 from .patch import REMOVE, is_append, is_remove
-from .paths import is_field_name, join_field, join_key
+from .paths import join_field, join_key
 from .state import TrackedState
 
 StateT = TypeVar("StateT", bound=TrackedState)
@@ -42,8 +43,7 @@ def _model(old: BaseModel, new: BaseModel, path: str, patch: Patch) -> None:
     nodes = dict(model_spec(type(new)).fields)
 
     def place(name: str) -> str:
-        named = name in type(new).model_fields or is_field_name(name)
-        return join_field(path, name) if named else join_key(path, name)
+        return join_field(path, name) if name in type(new).model_fields else extra_path(path, name)
 
     _entries(_values(old), _values(new), place, lambda name: nodes.get(name, ANYTHING), patch)
 
@@ -97,7 +97,7 @@ def _keeps_order(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
 
 
 def _values(model: BaseModel) -> dict[str, Any]:
-    return {name: getattr(model, name) for name in type(model).model_fields} | dict(model.model_extra or {})
+    return {name: getattr(model, name) for name in type(model).model_fields} | dict(extras(model))
 
 
 def _is_same(one: Any, two: Any) -> bool:
