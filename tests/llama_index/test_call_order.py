@@ -141,6 +141,28 @@ async def test_values_that_the_tool_changes_later_do_not_count() -> None:
     assert (await session.get(ctx)).notes == {"x": "one"}
 
 
+@pytest.mark.parametrize("seed", range(6))
+async def test_a_sum_of_tools_side_by_side_loses_none(seed: int) -> None:
+    """What a function makes of the state counts after what it was made of, whichever call it belongs to."""
+    session = the_session()
+    finish = random.Random(seed).sample(NAMES, 4)
+    patches: dict[str, Any] = {
+        "a": lambda state: {"cart_total": state.cart_total + 1},
+        "b": lambda state: {"cart_total": state.cart_total + 10},
+        "c": lambda state: {"notes": {**state.notes, "c": str(len(state.notes))}},
+        "d": lambda state: {"notes": {**state.notes, "d": str(len(state.notes))}},
+    }
+    racing = Racing(session, patches, finish)
+    agent, provider = an_agent([[call(name, name) for name in NAMES], "done"], session, tools=racing.tools())
+    ctx = await a_context(agent)
+    await session.set(ctx, a_shop(cart_total=100, notes={}))
+    await agent.run("go", ctx=ctx)
+    state = await session.get(ctx)
+    first, second = sorted("cd", key=finish.index)
+    assert (state.cart_total, state.notes) == (111, {first: "0", second: "1"})
+    assert "cart_total: 111" in errata_in(provider.bodies[1])[0]
+
+
 async def test_without_the_running_step_changes_count_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_call_order, "_runtime", None)
     patches: dict[str, dict[str, object]] = {name: {"cart_total": at} for at, name in enumerate(NAMES)}
