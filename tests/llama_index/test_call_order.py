@@ -163,6 +163,36 @@ async def test_a_sum_of_tools_side_by_side_loses_none(seed: int) -> None:
     assert "cart_total: 111" in errata_in(provider.bodies[1])[0]
 
 
+async def test_a_tool_that_asks_the_model_with_tools_of_its_own_does_not_end_the_order() -> None:
+    session = the_session()
+    inner, _ = openai_llm(script=[[call("slow", "1"), call("fast", "2")], [call("look", "3")], "done"])
+    llm = StatefulLLM(inner, session)
+    done = asyncio.Event()
+
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    async def slow(ctx: Context[Any]) -> str:
+        """Slow."""
+        await done.wait()
+        answer = await llm.achat_with_tools([tool(look)], user_msg="look")
+        assert [one.tool_id for one in llm.get_tool_calls_from_response(answer)] == ["3"]
+        await session.update(ctx, {"cart_total": 10})
+        return "1"
+
+    async def fast(ctx: Context[Any]) -> str:
+        """Fast."""
+        await session.update(ctx, {"cart_total": 12})
+        done.set()
+        return "2"
+
+    agent: Any = FunctionAgent(llm=llm, tools=[tool(slow), tool(fast)])
+    ctx = await a_context(agent)
+    await agent.run("go", ctx=ctx)
+    assert (await session.get(ctx)).cart_total == 12
+
+
 async def test_without_the_running_step_changes_count_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_call_order, "_runtime", None)
     patches: dict[str, dict[str, object]] = {name: {"cart_total": at} for at, name in enumerate(NAMES)}

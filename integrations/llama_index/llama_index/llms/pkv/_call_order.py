@@ -45,13 +45,14 @@ _steps: WeakKeyDictionary[Any, _Step] = WeakKeyDictionary()
 
 
 def note_calls(store: Any, ids: Sequence[str]) -> None:
-    """Remember the calls of a model's answer.
+    """Remember the calls of a model's answer. What a running call asks a model by itself is no such answer.
 
     Args:
         store: The store of the workflow's context in which they will run.
         ids: Their ids in the order of the answer, as the workflow knows them.
     """
-    if ids:
+    step, running = _steps.get(store), _running_call()
+    if ids and not (step is not None and running and running in step.places):
         _steps[store] = _Step({one: at for at, one in reversed(list(enumerate(ids)))})
 
 
