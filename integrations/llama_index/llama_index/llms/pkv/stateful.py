@@ -54,7 +54,8 @@ class StatefulLLM(WrappedLLM):
     """A model that tells another one about the state of a session.
 
     Args:
-        llm: The model that is called, from any package of LlamaIndex. It is not changed.
+        llm: The model that is called, from any package of LlamaIndex. It is not changed, but for a callback manager
+            that this one is given later (by `Settings`, for instance).
         session: An `AgentSession`; a `ContextSession`; or a function that returns the session of the present call,
             for example `lambda: sessions[user.get()]`. A `KeyError` of it becomes a `MissingSessionKeyError`.
         skills: The skills that the conversation has (its state has a `Skills` field): a `SkillRegistry`, or a function
