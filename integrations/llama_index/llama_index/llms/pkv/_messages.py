@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from llama_index.core.base.llms.types import CachePoint, ChatMessage, MessageRole, TextBlock, ToolCallBlock
+from pydantic_core import to_jsonable_python
 
 from pkv_agents import Message, MessageError, Part, Role, ToolCall, TurnPlan, wire
 
@@ -75,8 +76,17 @@ def part_places(message: ChatMessage) -> list[int]:
 def _part(block: Any) -> Part:
     if isinstance(block, TextBlock):
         return {"type": "text", "text": block.text}
-    data = cast("dict[str, object]", block.model_dump(mode="json", exclude_none=True))
+    data = _plain(block)
     return {"type": str(data.pop("block_type", type(block).__name__)), **data}
+
+
+def _plain(block: Any) -> dict[str, object]:
+    """A block as plain data; bytes that are no text (Gemini's signatures, a file that was opened) as base64."""
+    try:
+        return block.model_dump(mode="json", exclude_none=True)
+    except ValueError:
+        found = block.model_dump(exclude_none=True)
+        return to_jsonable_python(found, bytes_mode="base64", fallback=lambda value: type(value).__name__)
 
 
 def _calls(message: ChatMessage) -> list[tuple[int | None, ToolCall]]:
