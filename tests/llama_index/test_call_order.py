@@ -14,6 +14,7 @@ from llama_index.core.workflow import Context
 from llama_index.llms.pkv import StatefulLLM, _call_order, to_core
 from pkv_agents import REMOVE
 from tests.llama_index.agents import a_context, an_agent, the_session
+from tests.llama_index.more_providers import ollama_llm
 from tests.llama_index.providers import call, openai_llm, tool
 from tests.llama_index.support import a_session, a_shop, assert_append_only, assistant, errata_in, user
 
@@ -235,3 +236,15 @@ def test_a_plain_model_gets_them_in_order_too() -> None:
     StatefulLLM(inner, a_session()).chat([user("a"), calls("1", "2"), *results("2", "1")])
     assert [one["content"] for one in provider.bodies[0]["messages"] if one["role"] == "tool"] == ["1", "2"]
     assert a_shop() == a_session().state
+
+
+async def test_results_of_calls_without_ids_stand_by_their_tools() -> None:
+    """Ollama's package sends no ids, so the order is all that tells which result is whose."""
+    session = the_session()
+    racing = Racing(session, {name: {"cart_total": at} for at, name in enumerate(NAMES)}, ["d", "b", "a", "c"])
+    inner, provider = ollama_llm([[call(name, "") for name in NAMES], "done"])
+    agent: Any = FunctionAgent(llm=StatefulLLM(inner, session), tools=racing.tools(), streaming=False)
+    await agent.run("go", ctx=await a_context(agent))
+    told = [message["content"] for message in provider.bodies[1]["messages"] if message["role"] == "tool"]
+    assert [text.partition("\n")[0] for text in told] == [f"{name} ran" for name in NAMES]
+    assert errata_in(provider.bodies[1]) == ["cart_total: 3"]

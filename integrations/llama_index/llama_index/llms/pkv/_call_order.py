@@ -135,7 +135,8 @@ def in_call_order(messages: Sequence[ChatMessage], core: Sequence[Message]) -> t
     for at, message in enumerate(core):
         if message.role != "assistant" or len(message.tool_calls) < 2:
             continue
-        places = {call.id: place for place, call in enumerate(message.tool_calls)}
+        # Ollama's package keeps no ids of calls, and gives their results the tools' names.
+        places = {call.id or call.name: place for place, call in enumerate(message.tool_calls)}
         end = at + 1
         while end < len(core) and core[end].role == "tool":
             end += 1
