@@ -6,9 +6,7 @@ import copy
 from typing import Any, cast
 
 import pytest
-from llama_index.core import Settings
 from llama_index.core.base.llms.types import CompletionResponse, MessageRole
-from llama_index.core.callbacks import CallbackManager, LlamaDebugHandler
 from llama_index.core.llms import MockLLM
 from openai import APIStatusError
 
@@ -222,23 +220,6 @@ def test_it_is_what_the_inner_model_is() -> None:
     assert llm.system_prompt == "Be brief."
     assert llm.class_name() == "StatefulLLM"
     assert "sk-" not in str(llm.to_dict())
-
-
-@pytest.mark.parametrize("way", ["settings", "model"])
-def test_a_callback_manager_that_is_set_later_hears_of_each_call_once(
-    way: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    inner, _ = openai_llm()
-    heard = LlamaDebugHandler(print_trace_on_end=False)
-    llm: Any = StatefulLLM(inner, a_session())
-    if way == "settings":
-        monkeypatch.setattr(Settings, "_callback_manager", CallbackManager([heard]))
-        monkeypatch.setattr(Settings, "_llm", llm)
-        llm = Settings.llm
-    else:
-        llm.callback_manager = CallbackManager([heard])
-    llm.chat([user("a")])
-    assert len(heard.get_llm_inputs_outputs()) == 1
 
 
 def test_on_call_tells_what_was_planned_and_reported() -> None:

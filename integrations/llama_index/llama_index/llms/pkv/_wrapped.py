@@ -53,10 +53,10 @@ class WrappedLLM(FunctionCallingLLM):
         return self.inner.metadata
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set a field; a callback manager is the inner model's too, since the events are its."""
+        """Set a field; what a call itself heeds is the inner model's too, since the call is its."""
         super().__setattr__(name, value)
-        if name == "callback_manager" and isinstance(inner := getattr(self, "_inner", None), LLM):
-            inner.callback_manager = value
+        if name in ("callback_manager", "rate_limiter") and isinstance(inner := getattr(self, "_inner", None), LLM):
+            setattr(inner, name, value)
 
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled; what cannot be is marked as lost."""
