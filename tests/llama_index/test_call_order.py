@@ -16,7 +16,7 @@ from pkv_agents import REMOVE
 from tests.llama_index.agents import a_context, an_agent, the_session
 from tests.llama_index.more_providers import ollama_llm
 from tests.llama_index.providers import call, openai_llm, tool
-from tests.llama_index.support import a_session, a_shop, assert_append_only, assistant, errata_in, user
+from tests.llama_index.support import Shop, a_session, a_shop, assert_append_only, assistant, errata_in, user
 
 NAMES = ["a", "b", "c", "d"]
 SLOW = pytest.mark.slow
@@ -147,12 +147,20 @@ async def test_a_sum_of_tools_side_by_side_loses_none(seed: int) -> None:
     """What a function makes of the state counts after what it was made of, whichever call it belongs to."""
     session = the_session()
     finish = random.Random(seed).sample(NAMES, 4)
-    patches: dict[str, Any] = {
-        "a": lambda state: {"cart_total": state.cart_total + 1},
-        "b": lambda state: {"cart_total": state.cart_total + 10},
-        "c": lambda state: {"notes": {**state.notes, "c": str(len(state.notes))}},
-        "d": lambda state: {"notes": {**state.notes, "d": str(len(state.notes))}},
-    }
+
+    def adding(amount: int) -> Any:
+        def change(state: Shop) -> dict[str, object]:
+            return {"cart_total": state.cart_total + amount}
+
+        return change
+
+    def noting(name: str) -> Any:
+        def change(state: Shop) -> dict[str, object]:
+            return {"notes": {**state.notes, name: str(len(state.notes))}}
+
+        return change
+
+    patches: dict[str, Any] = {"a": adding(1), "b": adding(10), "c": noting("c"), "d": noting("d")}
     racing = Racing(session, patches, finish)
     agent, provider = an_agent([[call(name, name) for name in NAMES], "done"], session, tools=racing.tools())
     ctx = await a_context(agent)

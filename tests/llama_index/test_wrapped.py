@@ -52,7 +52,8 @@ async def test_a_rate_limiter_is_asked_once_for_each_call() -> None:
         async def async_acquire(self) -> None:
             asked.append("async")
 
-    given, later = (StatefulLLM(openai_llm(**options)[0], a_session()) for options in ({"rate_limiter": Limiter()}, {}))
+    given = StatefulLLM(openai_llm(rate_limiter=Limiter())[0], a_session())
+    later = StatefulLLM(openai_llm()[0], a_session())
     later.rate_limiter = Limiter()
     for llm in (given, later):
         await ask(llm, "chat", [user("a")])
