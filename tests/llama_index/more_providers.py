@@ -174,7 +174,7 @@ def bedrock_llm(
 
 
 def genai_llm(script: Sequence[Any] = ()) -> tuple[GoogleGenAI, Provider]:
-    """A `GoogleGenAI` over a mock transport."""
+    """A `GoogleGenAI` over a mock transport; what is no call in a step goes out as the part that it is."""
     provider = Provider(list(script))
 
     def handle(request: httpx.Request) -> httpx.Response:
@@ -190,7 +190,10 @@ def genai_llm(script: Sequence[Any] = ()) -> tuple[GoogleGenAI, Provider]:
         parts = (
             [{"text": step}]
             if isinstance(step, str)
-            else [{"functionCall": {"id": one["id"], "name": one["name"], "args": one["args"]}} for one in step]
+            else [
+                {"functionCall": {"id": one["id"], "name": one["name"], "args": one["args"]}} if "args" in one else one
+                for one in step
+            ]
         )
         candidate = {"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}
         if "streamGenerateContent" in str(request.url):

@@ -14,8 +14,9 @@ from llama_index.core.workflow import Context
 from llama_index.llms.pkv import StatefulLLM, _call_order, to_core
 from pkv_agents import REMOVE
 from tests.llama_index.agents import a_context, an_agent, the_session
+from tests.llama_index.more_providers import ollama_llm
 from tests.llama_index.providers import call, openai_llm, tool
-from tests.llama_index.support import a_session, a_shop, assert_append_only, assistant, errata_in, user
+from tests.llama_index.support import Shop, a_session, a_shop, assert_append_only, assistant, errata_in, user
 
 NAMES = ["a", "b", "c", "d"]
 SLOW = pytest.mark.slow
@@ -141,6 +142,66 @@ async def test_values_that_the_tool_changes_later_do_not_count() -> None:
     assert (await session.get(ctx)).notes == {"x": "one"}
 
 
+@pytest.mark.parametrize("seed", range(6))
+async def test_a_sum_of_tools_side_by_side_loses_none(seed: int) -> None:
+    """What a function makes of the state counts after what it was made of, whichever call it belongs to."""
+    session = the_session()
+    finish = random.Random(seed).sample(NAMES, 4)
+
+    def adding(amount: int) -> Any:
+        def change(state: Shop) -> dict[str, object]:
+            return {"cart_total": state.cart_total + amount}
+
+        return change
+
+    def noting(name: str) -> Any:
+        def change(state: Shop) -> dict[str, object]:
+            return {"notes": {**state.notes, name: str(len(state.notes))}}
+
+        return change
+
+    patches: dict[str, Any] = {"a": adding(1), "b": adding(10), "c": noting("c"), "d": noting("d")}
+    racing = Racing(session, patches, finish)
+    agent, provider = an_agent([[call(name, name) for name in NAMES], "done"], session, tools=racing.tools())
+    ctx = await a_context(agent)
+    await session.set(ctx, a_shop(cart_total=100, notes={}))
+    await agent.run("go", ctx=ctx)
+    state = await session.get(ctx)
+    first, second = sorted("cd", key=finish.index)
+    assert (state.cart_total, state.notes) == (111, {first: "0", second: "1"})
+    assert "cart_total: 111" in errata_in(provider.bodies[1])[0]
+
+
+async def test_a_tool_that_asks_the_model_with_tools_of_its_own_does_not_end_the_order() -> None:
+    session = the_session()
+    inner, _ = openai_llm(script=[[call("slow", "1"), call("fast", "2")], [call("look", "3")], "done"])
+    llm = StatefulLLM(inner, session)
+    done = asyncio.Event()
+
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    async def slow(ctx: Context[Any]) -> str:
+        """Slow."""
+        await done.wait()
+        answer = await llm.achat_with_tools([tool(look)], user_msg="look")
+        assert [one.tool_id for one in llm.get_tool_calls_from_response(answer)] == ["3"]
+        await session.update(ctx, {"cart_total": 10})
+        return "1"
+
+    async def fast(ctx: Context[Any]) -> str:
+        """Fast."""
+        await session.update(ctx, {"cart_total": 12})
+        done.set()
+        return "2"
+
+    agent: Any = FunctionAgent(llm=llm, tools=[tool(slow), tool(fast)])
+    ctx = await a_context(agent)
+    await agent.run("go", ctx=ctx)
+    assert (await session.get(ctx)).cart_total == 12
+
+
 async def test_without_the_running_step_changes_count_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_call_order, "_runtime", None)
     patches: dict[str, dict[str, object]] = {name: {"cart_total": at} for at, name in enumerate(NAMES)}
@@ -183,3 +244,15 @@ def test_a_plain_model_gets_them_in_order_too() -> None:
     StatefulLLM(inner, a_session()).chat([user("a"), calls("1", "2"), *results("2", "1")])
     assert [one["content"] for one in provider.bodies[0]["messages"] if one["role"] == "tool"] == ["1", "2"]
     assert a_shop() == a_session().state
+
+
+async def test_results_of_calls_without_ids_stand_by_their_tools() -> None:
+    """Ollama's package sends no ids, so the order is all that tells which result is whose."""
+    session = the_session()
+    racing = Racing(session, {name: {"cart_total": at} for at, name in enumerate(NAMES)}, ["d", "b", "a", "c"])
+    inner, provider = ollama_llm([[call(name, "") for name in NAMES], "done"])
+    agent: Any = FunctionAgent(llm=StatefulLLM(inner, session), tools=racing.tools(), streaming=False)
+    await agent.run("go", ctx=await a_context(agent))
+    told = [message["content"] for message in provider.bodies[1]["messages"] if message["role"] == "tool"]
+    assert [text.partition("\n")[0] for text in told] == [f"{name} ran" for name in NAMES]
+    assert errata_in(provider.bodies[1]) == ["cart_total: 3"]

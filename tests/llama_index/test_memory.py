@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from llama_index.core.base.llms.types import ToolCallBlock
+from llama_index.core.base.llms.types import (
+    AudioBlock,
+    CitableBlock,
+    DocumentBlock,
+    ImageBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+)
 from llama_index.core.llms import ChatMessage, MockLLM
+from llama_index.core.workflow import JsonSerializer
 from pydantic import ValidationError
 
-from llama_index.llms.pkv import StateMemory
+from llama_index.llms.pkv import StatefulLLM, StateMemory, to_core
 from llama_index.llms.pkv.memory import front
-from tests.llama_index.support import assistant, user
+from tests.llama_index.agents import a_context, an_agent, the_session
+from tests.llama_index.more_providers import genai_llm
+from tests.llama_index.support import a_session, assert_append_only, assistant, errata_in, user
 
 turns = st.lists(st.tuples(st.booleans(), st.integers(1, 60)), max_size=40)
 
@@ -70,6 +82,53 @@ def test_it_is_read_back_as_it_was() -> None:
     )
     again = StateMemory.from_dict(json.loads(json.dumps(memory.to_dict())))
     assert again.messages == memory.messages
+
+
+PNG = b"\x89PNG\r\n\x1a\n"
+PICTURES = [ImageBlock(image=PNG), ImageBlock(url="http://127.0.0.1/x.png")]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        *PICTURES,
+        DocumentBlock(data=PNG, title="t"),
+        AudioBlock(audio=PNG),
+        CitableBlock(title="t", source="s", content=[TextBlock(text="x"), ImageBlock(image=PNG)]),
+        ThinkingBlock(content="hm", additional_information={"signature": "s"}),
+        ThinkingBlock(content="hm", additional_information={"thought_signature": b"\xfb\xff\xfe"}),
+    ],
+    ids=lambda block: type(block).__name__,
+)
+def test_blocks_that_are_no_text_are_saved_too(block: Any) -> None:
+    message = ChatMessage(role="user", blocks=[TextBlock(text="see"), block], additional_kwargs={"thought": PNG})
+    memory, serializer = StateMemory(messages=[message, assistant("I do")]), JsonSerializer()
+    again = serializer.deserialize(serializer.serialize(memory))
+    assert to_core(again.messages) == to_core(memory.messages)
+
+
+@pytest.mark.parametrize("picture", PICTURES, ids=["bytes", "address"])
+async def test_a_conversation_with_a_picture_goes_on(picture: Any) -> None:
+    """LlamaIndex writes and reads a context between any two runs, and leaves out a memory that it cannot write."""
+    session = the_session()
+    agent, provider = an_agent(["one", "two"], session)
+    ctx = await a_context(agent)
+    await agent.run(user_msg=ChatMessage(role="user", blocks=[TextBlock(text="see"), picture]), ctx=ctx)
+    await session.update(ctx, {"mode": "auto"})
+    await agent.run(user_msg="and?", ctx=ctx)
+    assert errata_in(provider.bodies[1]) == ['mode: "auto"']
+    assert_append_only(provider.bodies)
+
+
+def test_a_saved_signature_is_the_same_on_the_wire() -> None:
+    parts = [{"text": "hm", "thought": True, "thoughtSignature": "+//+"}, {"text": "done"}]
+    inner, provider = genai_llm([parts, "ok"])
+    llm, serializer = StatefulLLM(inner, a_session()), JsonSerializer()
+    memory = StateMemory(messages=[user("a"), llm.chat([user("a")]).message, user("b")])
+    llm.chat(serializer.deserialize(serializer.serialize(memory)).get())
+    (sent,) = [one["parts"] for one in provider.bodies[1]["contents"] if one["role"] == "model"]
+    assert [part.get("thoughtSignature", "").translate({45: 43, 95: 47}) for part in sent] == ["+//+", ""]
+    assert [part["text"] for part in sent] == ["hm", "done"]
 
 
 def test_limits() -> None:

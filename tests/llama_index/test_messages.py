@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ from llama_index.core.base.llms.types import (
     CacheControl,
     CachePoint,
     CitableBlock,
+    DocumentBlock,
     ImageBlock,
     MessageRole,
     TextBlock,
@@ -19,10 +21,11 @@ from llama_index.core.base.llms.types import (
 )
 from llama_index.core.llms import ChatMessage
 
-from llama_index.llms.pkv import to_core
+from llama_index.llms.pkv import StatefulLLM, to_core
 from llama_index.llms.pkv._messages import render
 from pkv_agents import GENERIC, OPENAI, AgentSession, Message, ToolCall, plan
-from tests.llama_index.support import TAG, a_shop, assistant, system, user
+from tests.llama_index.more_providers import genai_llm
+from tests.llama_index.support import TAG, a_session, a_shop, assistant, system, user
 
 POINT = CachePoint(cache_control=CacheControl(type="ephemeral"))
 LOOK_ALIKE = f'<state-update id="{TAG}">'
@@ -162,3 +165,40 @@ def test_an_erratum_behind_a_picture_is_set_off_from_the_text() -> None:
 def test_what_is_unchanged_is_equal() -> None:
     messages = [user("a"), assistant("b"), user("c")]
     assert sent(messages, OPENAI)[1:] == messages
+
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.mark.parametrize(
+    ("make", "content"),
+    [
+        (lambda: ImageBlock(image=io.BytesIO(PNG)), ("image", "iVBORw0KGgo=")),
+        (lambda: DocumentBlock(data=io.BytesIO(PNG), title="t"), ("data", "iVBORw0KGgo=")),
+        (
+            lambda: ThinkingBlock(content="hm", additional_information={"thought_signature": PNG}),
+            ("additional_information", {"thought_signature": "iVBORw0KGgo="}),
+        ),
+        (
+            lambda: ThinkingBlock(content="hm", additional_information={"by": SimpleNamespace()}),
+            ("additional_information", {"by": "SimpleNamespace"}),
+        ),
+    ],
+)
+def test_what_is_no_text_is_read_and_stays_as_it_is(make: Any, content: tuple[str, object]) -> None:
+    """Files that were opened; signatures, which Google's package keeps as bytes."""
+    message = ChatMessage(role="user", blocks=[make(), TextBlock(text="see?")])
+    (one,) = to_core([message])
+    assert isinstance(one.content, tuple)
+    assert content in one.content[0].items()
+    assert to_core([message]) == (one,)
+    assert sent([message])[1].blocks == message.blocks
+
+
+def test_a_signed_thought_goes_back_as_it_came() -> None:
+    thought = {"text": "hm", "thought": True, "thoughtSignature": "iVBORw0KGgo="}
+    inner, provider = genai_llm([[thought, {"text": "done"}], "ok"])
+    llm = StatefulLLM(inner, a_session())
+    answer = llm.chat([user("a")])
+    llm.chat([user("a"), answer.message, user("b")])
+    assert provider.bodies[1]["contents"][1]["parts"] == [thought, {"text": "done"}]

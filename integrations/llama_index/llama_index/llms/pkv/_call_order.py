@@ -6,7 +6,7 @@ change one field, the later call wins here, and the request that follows has the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -45,46 +45,63 @@ _steps: WeakKeyDictionary[Any, _Step] = WeakKeyDictionary()
 
 
 def note_calls(store: Any, ids: Sequence[str]) -> None:
-    """Remember the calls of a model's answer.
+    """Remember the calls of a model's answer. What a running call asks a model by itself is no such answer.
 
     Args:
         store: The store of the workflow's context in which they will run.
         ids: Their ids in the order of the answer, as the workflow knows them.
     """
-    if ids:
+    step, running = _steps.get(store), _running_call()
+    if ids and not (step is not None and running and running in step.places):
         _steps[store] = _Step({one: at for at, one in reversed(list(enumerate(ids)))})
 
 
-def patched(store: Any, state: StateT, patch: Mapping[str, object]) -> StateT:
+def patched(
+    store: Any, state: StateT, patch: Mapping[str, object] | Callable[[StateT], Mapping[str, object]]
+) -> StateT:
     """The state with one more change, which counts at its call's place among the calls beside it.
+
+    What a function made of the state counts after whatever it was made of: a sum is lost otherwise.
 
     Args:
         store: The store of the workflow's context.
         state: The state that it holds.
-        patch: The change.
+        patch: The change, or a function of that state which returns it.
 
     Raises:
         StateError: The change fits neither at its place nor as the last one.
     """
+    made = patch(state) if callable(patch) else patch
     step, place = _steps.get(store), None
     if step is not None:
         place = step.places.get(_running_call())
     if step is None or place is None:
-        return apply_patch(state, patch)
+        return apply_patch(state, made)
     data = dump_state(state)
     if step.after != data:  # the first change, or somebody else's came between
         step.before, step.patches = data, []
     patches = step.patches
     try:
-        patches = [*patches, (place, deepcopy(dict(patch)))]
-        found = load_state(type(state), step.before or data)
-        for _, one in sorted(patches, key=lambda pair: pair[0]):
-            found = apply_patch(found, one)
+        one = deepcopy(dict(made))
+        patches = [*step.patches, (place, one)]
+        found = _replayed(type(state), step.before or data, patches)
+        if callable(patch) and dump_state(found) != dump_state(last := apply_patch(state, one)):
+            found, patches = last, [*step.patches, (max(at for at, _ in patches), one)]
     except (StateError, TypeError):  # TypeError: a value that cannot be copied, which the next line refuses by its path
         # A later call's change counts already and is not undone; or this one is wrong wherever it stands.
-        found = apply_patch(state, patch)
+        found = apply_patch(state, made)
         step.before, patches = dump_state(found), []
     step.patches, step.after = patches, dump_state(found)
+    return found
+
+
+def _replayed(
+    schema: type[StateT], before: Mapping[str, object], patches: Sequence[tuple[int, Mapping[str, object]]]
+) -> StateT:
+    """The state with some changes in the order of their places; those of one place as they came."""
+    found = load_state(schema, before)
+    for _, one in sorted(patches, key=lambda pair: pair[0]):
+        found = apply_patch(found, one)
     return found
 
 
@@ -118,7 +135,8 @@ def in_call_order(messages: Sequence[ChatMessage], core: Sequence[Message]) -> t
     for at, message in enumerate(core):
         if message.role != "assistant" or len(message.tool_calls) < 2:
             continue
-        places = {call.id: place for place, call in enumerate(message.tool_calls)}
+        # Ollama's package keeps no ids of calls, and gives their results the tools' names.
+        places = {call.id or call.name: place for place, call in enumerate(message.tool_calls)}
         end = at + 1
         while end < len(core) and core[end].role == "tool":
             end += 1

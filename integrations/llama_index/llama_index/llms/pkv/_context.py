@@ -141,7 +141,8 @@ class ContextSession(Generic[StateT]):
         """Change the state of a context by paths, validated.
 
         Of tools that run at the same time none is lost, and they count in the order of the model's calls, however they
-        finish.
+        finish. A value that is made from another (a counter, a list that grows) takes a function: among calls side by
+        side, what was read before counts no longer.
 
         Args:
             ctx: The workflow's context.
@@ -158,7 +159,7 @@ class ContextSession(Generic[StateT]):
         self.check_ours()
         async with lock_of(ctx.store):
             state = self._state(await ctx.store.get(STATE_KEY, default=None))
-            state = patched(ctx.store, state, patch(state) if callable(patch) else patch)
+            state = patched(ctx.store, state, patch)
             await put(ctx.store, STATE_KEY, dump_state(state))
         return state
 

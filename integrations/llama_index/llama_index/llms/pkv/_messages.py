@@ -7,10 +7,13 @@ into what they are given. What differs on the wire is decided by `pkv_agents.wir
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from llama_index.core.base.llms.types import CachePoint, ChatMessage, MessageRole, TextBlock, ToolCallBlock
+from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
 
 from pkv_agents import Message, MessageError, Part, Role, ToolCall, TurnPlan, wire
 
@@ -75,8 +78,39 @@ def part_places(message: ChatMessage) -> list[int]:
 def _part(block: Any) -> Part:
     if isinstance(block, TextBlock):
         return {"type": "text", "text": block.text}
-    data = cast("dict[str, object]", block.model_dump(mode="json", exclude_none=True))
+    data = as_data(block, sparse=True)
     return {"type": str(data.pop("block_type", type(block).__name__)), **data}
+
+
+def as_data(model: BaseModel, *, sparse: bool = False) -> dict[str, object]:
+    """A message or a block as plain JSON data, from which its class makes it again.
+
+    Bytes that are no text (signatures of Google's package, a file that was opened) become base64. What is no data at
+    all becomes the name of its type.
+
+    Args:
+        model: The message or block.
+        sparse: Without what is None.
+    """
+    try:
+        return model.model_dump(mode="json", exclude_none=sparse)
+    except ValueError:
+        data = _with_text(model.model_dump(exclude_none=sparse))
+        return to_jsonable_python(data, fallback=lambda value: type(value).__name__)
+
+
+def _with_text(value: object) -> object:
+    """The same data without bytes."""
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return b64encode(value).decode()
+    if isinstance(value, Mapping):
+        return {name: _with_text(item) for name, item in cast("Mapping[object, object]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_with_text(item) for item in cast("Sequence[object]", value)]
+    return value
 
 
 def _calls(message: ChatMessage) -> list[tuple[int | None, ToolCall]]:

@@ -52,6 +52,12 @@ class WrappedLLM(FunctionCallingLLM):
         """The inner model's."""
         return self.inner.metadata
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set a field; what a call itself heeds is the inner model's too, since the call is its."""
+        super().__setattr__(name, value)
+        if name in ("callback_manager", "rate_limiter") and isinstance(inner := getattr(self, "_inner", None), LLM):
+            setattr(inner, name, value)
+
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled; what cannot be is marked as lost."""
         state = super().__getstate__()

@@ -17,9 +17,9 @@ from typing import Any, Self
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.llms.llm import LLM
 from llama_index.core.memory import BaseMemory
-from pydantic import Field
+from pydantic import Field, field_serializer
 
-from llama_index.llms.pkv._messages import compact_json, to_core
+from llama_index.llms.pkv._messages import as_data, compact_json, to_core
 from pkv_agents import Message, estimate_message_tokens, estimate_tokens
 
 _DEFAULT_LIMIT = 60_000
@@ -38,6 +38,11 @@ class StateMemory(BaseMemory):
     token_limit: int = Field(default=_DEFAULT_LIMIT, gt=0)
     keep: float = Field(default=0.5, gt=0, lt=1)
     messages: list[ChatMessage] = Field(default_factory=list[ChatMessage])
+
+    @field_serializer("messages")
+    def _saved(self, messages: list[ChatMessage]) -> list[dict[str, object]]:
+        # Pictures and signatures too: a context leaves out a memory that it cannot write, and so the conversation.
+        return [as_data(message) for message in messages]
 
     @classmethod
     def class_name(cls) -> str:

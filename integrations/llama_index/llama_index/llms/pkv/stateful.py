@@ -40,21 +40,16 @@ from llama_index.llms.pkv._versions import check_versions
 from llama_index.llms.pkv._wrapped import WrappedLLM
 from pkv_agents import SessionError, Ttl, call_back, refuses_system
 
-_TAKEN = (
-    "callback_manager",
-    "system_prompt",
-    "messages_to_prompt",
-    "completion_to_prompt",
-    "output_parser",
-    "pydantic_program_mode",
-)
+_TAKEN = tuple(LLM.model_fields)
+"""What every model of LlamaIndex has (prompts around a question, a parser of answers): the inner one's."""
 
 
 class StatefulLLM(WrappedLLM):
     """A model that tells another one about the state of a session.
 
     Args:
-        llm: The model that is called, from any package of LlamaIndex. It is not changed.
+        llm: The model that is called, from any package of LlamaIndex. It is not changed, but for a callback manager or
+            a rate limiter that this one is given later (by `Settings`, for instance).
         session: An `AgentSession`; a `ContextSession`; or a function that returns the session of the present call,
             for example `lambda: sessions[user.get()]`. A `KeyError` of it becomes a `MissingSessionKeyError`.
         skills: The skills that the conversation has (its state has a `Skills` field): a `SkillRegistry`, or a function
