@@ -15,7 +15,17 @@ from dataclasses import dataclass
 from benchmarks._cases import Answer, Case, Head, Kind, Phrasing, Talk
 from benchmarks._frame import BenchmarkError
 from examples.support_agent.vocabulary import TOOL_DOCS, ToolDoc
-from pkv_agents import AgentSession, Message, Profile, ToolCall, render_baseline, snapshot, wire
+from pkv_agents import (
+    DEFAULT_STYLE,
+    AgentSession,
+    ErrataStyle,
+    Message,
+    Profile,
+    ToolCall,
+    render_baseline,
+    snapshot,
+    wire,
+)
 from pkv_agents.local import LocalModel
 
 ARMS = ("rewritten", "ours", "stale")
@@ -114,7 +124,7 @@ def requests_of(case: Talk, profile: Profile) -> dict[str, tuple[Message, ...]]:
     now = snapshot(case.states()[-1]).without_volatile()
     return {
         "rewritten": (Message("system", system + render_baseline(now, tag=case.tag)), *history),
-        "ours": _through_session(case, history, profile),
+        "ours": through_session(case, history, profile),
         "stale": (Message("system", system + render_baseline(snapshot(case.world.shop), tag=case.tag)), *history),
     }
 
@@ -172,10 +182,14 @@ def history_of(case: Talk) -> list[Message]:
     return messages[:-2]
 
 
-def _through_session(case: Talk, history: Sequence[Message], profile: Profile) -> tuple[Message, ...]:
+def through_session(
+    case: Talk, history: Sequence[Message], profile: Profile, style: ErrataStyle = DEFAULT_STYLE
+) -> tuple[Message, ...]:
     """What an app sends on its last turn, having planned and committed each turn before it."""
     shop = case.world.shop.model_copy(deep=True)  # a session owns its state
-    session = AgentSession(shop, key="parity", instructions=case.world.policy, profile=profile, tag=case.tag)
+    session = AgentSession(
+        shop, key="parity", instructions=case.world.policy, profile=profile, tag=case.tag, style=style
+    )
     asked: tuple[Message, ...] = ()
     for turn, request in enumerate(case.world.requests):
         session.update(request.patch)

@@ -7,6 +7,9 @@ comes out) moves the decision as a head does that holds only the new version. Th
 first head for ever (`stale`) is the control: it shows that the question hangs on the change. What the version that is
 no longer in force would want is known for each question, so "follows the old one" is counted, and not inferred.
 
+Where something was told by the lines that changed, the same is also asked with every version told whole
+(`ErrataStyle(edits=False)`), for the same question.
+
 Agreement where the clean head is right, near 1, says that versions told late can be relied on with this model. Many
 decisions by the old version would say that they must not be told so.
 
@@ -20,11 +23,11 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from benchmarks._arms import Decision, decide, head_tokens, openai_tools, requests_of
+from benchmarks._arms import Decision, decide, head_tokens, history_of, openai_tools, requests_of, through_session
 from benchmarks._frame import (
     Pace,
     count,
@@ -40,12 +43,13 @@ from benchmarks._model import load_model
 from benchmarks._skill_cases import KINDS, SkillCase, SkillKind, draw_skill_case
 from benchmarks._stats import Interval, boot
 from examples.support_agent.models import SKILLS_ADAPTER
-from pkv_agents import Message
+from pkv_agents import DEFAULT_STYLE, Message
 from pkv_agents.local import LocalModel
 
-FORMAT = 2
+FORMAT = 3
 FIRST_SEED = 7_000
 """Smaller ones were looked at while the adapter was made."""
+WHOLE = replace(DEFAULT_STYLE, edits=False)
 TARGET = 0.85
 """Share of ours that calls the clean head's tool, where that is right."""
 
@@ -69,6 +73,7 @@ class Row:
         clean: Decision with a head that holds only what is in force.
         ours: Decision with the first head and errata.
         stale: Decision with the first head and nothing told.
+        whole: Decision with the first head and errata that tell each version whole; None where ours does so.
         agree: Whether ours equals clean.
         follows_other: Whether ours is what the version wants that is not in force.
         seconds: All three.
@@ -86,6 +91,7 @@ class Row:
     clean: Decision
     ours: Decision
     stale: Decision
+    whole: Decision | None
     agree: bool
     follows_other: bool
     seconds: float
@@ -104,6 +110,7 @@ class Line:
         follows_other: Among the rows that have such a version: ours decided by the one that is not in force.
         tool_where_right: Among the rows in which the clean head is right: ours called the same tool, by the same rule.
         agreement_where_right: Among them: ours decided as that did, arguments and all.
+        whole_where_right: Among them: called the same tool with each version told whole.
     """
 
     cell: str
@@ -114,6 +121,7 @@ class Line:
     follows_other: Interval
     tool_where_right: Interval
     agreement_where_right: Interval
+    whole_where_right: Interval
 
 
 def run_case(engine: LocalModel, case: SkillCase) -> Row:
@@ -123,6 +131,7 @@ def run_case(engine: LocalModel, case: SkillCase) -> Row:
     asked, tools, answer = requests_of(case, engine.profile), openai_tools(), case.answers()[-1]
     made = {arm: decide(engine, asked[arm], tools, answer) for arm in ("ours", "stale", "rewritten")}
     ours = made["ours"]
+    whole = through_session(case, history_of(case), engine.profile, WHOLE)
     return Row(
         seed=case.seed,
         kind=case.kind,
@@ -136,6 +145,7 @@ def run_case(engine: LocalModel, case: SkillCase) -> Row:
         clean=made["rewritten"],
         ours=ours,
         stale=made["stale"],
+        whole=decide(engine, whole, tools, answer) if whole != asked["ours"] else None,
         agree=ours.same_as(made["rewritten"]),
         follows_other=(ours.tool, dict(ours.arguments)) == case.other,
         seconds=round(time.perf_counter() - started, 3),
@@ -160,6 +170,9 @@ def summarise(rows: Sequence[Row]) -> list[Line]:
             follows_other=boot([row.follows_other for row in chosen if row.other is not None]),
             tool_where_right=boot([row.ours.tool == row.clean.tool for row in chosen if row.clean.right]),
             agreement_where_right=boot([row.agree for row in chosen if row.clean.right]),
+            whole_where_right=boot(
+                [(row.whole or row.ours).tool == row.clean.tool for row in chosen if row.clean.right]
+            ),
         )
         for name, belongs in _groups()
         if (chosen := [row for row in rows if belongs(row)])
@@ -168,7 +181,17 @@ def summarise(rows: Sequence[Row]) -> list[Line]:
 
 def summary_text(rows: Sequence[Row]) -> str:
     """The table, with what is needed to read it."""
-    headers = ("cell", "n", "clean", "ours", "stale", "ours by another version", "same tool*", "same call*")
+    headers = (
+        "cell",
+        "n",
+        "clean",
+        "ours",
+        "stale",
+        "ours by another version",
+        "same tool*",
+        "same call*",
+        "told whole*",
+    )
     lines = [
         (
             one.cell,
@@ -179,12 +202,13 @@ def summary_text(rows: Sequence[Row]) -> str:
             one.follows_other,
             one.tool_where_right,
             one.agreement_where_right,
+            one.whole_where_right,
         )
         for one in summarise(rows)
     ]
     notes = (
         "Shares that are right, with bootstrap 95 % intervals. * as the clean head, where that is right; "
-        f"target for the tool: {TARGET}.",
+        f"target for the tool: {TARGET}. `told whole`: the same tool, had every version been told whole.",
         "Stale is right by design in `restored` and `beside`; in `loaded` it has no rule to go by.",
     )
     return "\n".join([table(headers, lines), "", *notes])

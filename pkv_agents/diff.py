@@ -20,7 +20,7 @@ UNKNOWN = ""
 _SPAN = re.compile(r"(-?)P(\d+)DT(\d+)(?:\.(\d+))?S")
 
 
-def diff(told: Snapshot, state: Snapshot) -> tuple[Change, ...]:
+def diff(told: Snapshot, state: Snapshot, *, edits: bool = True) -> tuple[Change, ...]:
     """The fewest lines that take a reader from `told` to `state`.
 
     A value that went away and came back is no change. A Volatile value that moved by less than its resolution is no
@@ -31,6 +31,7 @@ def diff(told: Snapshot, state: Snapshot) -> tuple[Change, ...]:
     Args:
         told: What the model has been told (`fold`).
         state: What is true.
+        edits: Whether anything may be told by what changed in it.
 
     Returns:
         The lines to tell: first what is set, in schema order, then what is removed.
@@ -43,7 +44,7 @@ def diff(told: Snapshot, state: Snapshot) -> tuple[Change, ...]:
     gone = [path for path in told.leaves if path not in state.leaves]
     if gone:
         changes += [Change(path, "remove") for path in _removed(gone, state)]
-    return shortened(changes, told, state)
+    return shortened(changes, told, state) if edits else tuple(changes)
 
 
 def _removed(gone: Sequence[str], state: Snapshot) -> Iterable[str]:

@@ -82,11 +82,11 @@ def plan(
     told = _told(place.epoch) if place is not None else Snapshot()
     seen: Mapping[str, datetime] = place.epoch.observed if place is not None else {}
     now, observed = aged(_as_snapshot(state), told, seen, confirmed or {}, clock)
-    changes = diff(told, now) if place is not None else ()
+    changes = diff(told, now, edits=style.edits) if place is not None else ()
     decision = decide(ledger, place, told, changes, now, request, rebase, policy)
     if place is None or decision.reason is not None:
         begun = _begin(ledger, now, request, decision, _used_tag(ledger, tag))
-        draft = Draft(begun, begun, begun.baseline, diff(begun.baseline, now))
+        draft = Draft(begun, begun, begun.baseline, diff(begun.baseline, now, edits=style.edits))
     else:
         again = restated(place.epoch, told, changes, now, request.history.messages, policy.restate_after_tokens)
         draft = Draft(place.epoch, place.kept, told, changes, again)

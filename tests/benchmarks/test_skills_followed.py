@@ -109,6 +109,8 @@ def test_both_ways_of_telling_are_measured() -> None:
     rows = [row_of(seed) for seed in range(4 * len(KINDS))]
     assert {row.told for row in rows if row.kind in KINDS[:4]} == {"whole", "by lines"}
     assert {row.told for row in rows if row.kind == "loaded"} == {"whole"}
+    assert all(row.whole is not None and row.whole.right for row in rows if row.told == "by lines")
+    assert all(row.whole is None for row in rows if row.kind in ("loaded", *KINDS[:4]) and row.told == "whole")
 
 
 def test_shares_are_counted_among_the_rows_that_they_are_about() -> None:

@@ -45,6 +45,8 @@ def test_folding_a_difference_gives_the_state(data: st.DataObject, schema: Kind)
     assert diff(fold(one, changes), two) == ()
     assert diff(two, two) == ()
     assert fold(Snapshot(), diff(Snapshot(), two)) == two
+    whole = diff(one, two, edits=False)
+    assert not any(change.edits for change in whole) and diff(fold(one, whole), two, edits=False) == ()
 
 
 @examples(4)

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from dataclasses import replace
+from typing import Annotated, Any, cast
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,7 @@ from pkv_agents import (
     DEFAULT_STYLE,
     OPENAI,
     PLAIN_STYLE,
+    AgentSession,
     ErrataStyle,
     Message,
     StyleError,
@@ -266,3 +268,18 @@ def test_a_style_that_could_be_misread_is_refused(changed: dict[str, Any], messa
     with pytest.raises(StyleError) as caught:
         ErrataStyle(**changed)
     assert str(caught.value) == message
+
+
+class Log(TrackedState):
+    notes: str = "A long note of many words. " * 12
+
+
+def test_a_style_may_tell_each_value_whole() -> None:
+    session = AgentSession(Log(), key="k", tag=TAG, style=replace(DEFAULT_STYLE, edits=False))
+    session.commit(session.plan([Message("user", "a")]))
+    session.update({"notes": Log().notes + "And more."})
+    turn = session.plan([Message("user", "a"), Message("assistant", "b"), Message("user", "c")])
+    assert turn.erratum is not None
+    assert turn.erratum.text.splitlines()[1] == f"notes: {json.dumps(Log().notes + 'And more.')}"
+    with pytest.raises(StyleError, match="edits is a bool"):
+        replace(DEFAULT_STYLE, edits=cast("bool", "no"))

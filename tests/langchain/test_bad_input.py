@@ -19,7 +19,7 @@ from langgraph.types import Command
 from pydantic import ConfigDict, model_validator
 
 from langchain_pkv import StateMiddleware, read_state
-from pkv_agents import Notice, SessionError, StateError, StrictNoticeError, TrackedState
+from pkv_agents import Notice, OptionsError, SessionError, StateError, StrictNoticeError, TrackedState
 from tests.langchain.support import TAG, Scripted, Shop, a_shop, call, errata_in, texts
 
 CONFIG: RunnableConfig = {"configurable": {"thread_id": "t1"}}
@@ -200,3 +200,10 @@ def test_a_model_without_tools() -> None:
     say(create_agent(Toolless(), [], middleware=[ours]), pkv_state=a_shop())
     with pytest.raises(SessionError, match="Toolless takes no tools, and the agent has 1"):
         say(create_agent(Toolless(), [tool_that_writes({})], middleware=[ours]), pkv_state=a_shop())
+
+
+@pytest.mark.parametrize(("option", "kind"), [("style", "ErrataStyle"), ("rebase_policy", "RebasePolicy")])
+def test_words_and_policies_of_another_kind(option: str, kind: str) -> None:
+    wrong: Any = {option: "calm"}
+    with pytest.raises(OptionsError, match=f"^{option} takes a {kind}, not a str$"):
+        StateMiddleware(Shop, **wrong)

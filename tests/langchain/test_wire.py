@@ -15,6 +15,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from langchain_pkv import StateMiddleware
+from pkv_agents import PLAIN_STYLE
 from tests.langchain.providers import (
     Provider,
     anthropic_model,
@@ -208,3 +209,16 @@ def test_reads_its_usage() -> None:
     assert seen[1].plan.erratum.text.startswith(UPDATE)
     assert isinstance(seen[1].answer[0], AIMessage)
     assert seen[1].messages[-1].text.startswith(UPDATE)
+
+
+def test_the_words_may_be_others() -> None:
+    model, provider = MODELS["openai"]([])
+    agent = create_agent(
+        model, [], middleware=[StateMiddleware(Shop, tag=TAG, style=PLAIN_STYLE)], checkpointer=InMemorySaver()
+    )
+    agent.invoke({"messages": [HumanMessage("a")], "pkv_state": a_shop()}, CONFIG)
+    agent.invoke({"messages": [HumanMessage("b")], "pkv_state": {"mode": "auto"}}, CONFIG)
+    first, *_, last = (message["content"] for message in provider.bodies[-1]["messages"])
+    assert "\n[[state k7f3]]\n" in first
+    assert last == '[[state-update k7f3]]\nmode: "auto"\n[[/state-update k7f3]]'
+    assert_append_only(provider.bodies)

@@ -21,10 +21,22 @@ from langchain_pkv._caching import MARKERS
 from langchain_pkv._ledger import LedgerRecord
 from langchain_pkv._messages import head, head_text, join_instructions, placed, to_core
 from langchain_pkv._native import NativeTools
-from pkv_agents import Message, Profile, RebasePolicy, TrackedState, TurnPlan, plan
+from pkv_agents import ErrataStyle, Message, OptionsError, Profile, RebasePolicy, TrackedState, TurnPlan, plan
 
 # LangChain writes older forms of these anew on the way to the model, so only that there is one can be compared.
 _REWRITTEN = ("audio", "file", "image", "input_audio")
+
+
+def checked_words(policy: RebasePolicy, style: ErrataStyle) -> tuple[RebasePolicy, ErrataStyle]:
+    """When what is told is folded, and how it is worded, if that is what they are.
+
+    Raises:
+        OptionsError: One of them is something else.
+    """
+    for name, value, kind in (("rebase_policy", policy, RebasePolicy), ("style", style, ErrataStyle)):
+        if not isinstance(value, kind):
+            raise OptionsError(f"{name} takes a {kind.__name__}, not a {type(value).__name__}")
+    return policy, style
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +49,7 @@ class Setting:
         instructions: The middleware's own.
         profile: What the provider allows.
         policy: When errata are folded into a new baseline.
+        style: The wording of baseline and errata.
         tag: The tag of a new thread, or None.
         model: Whose cache the request fills.
         clock: The time.
@@ -49,6 +62,7 @@ class Setting:
     instructions: str
     profile: Profile
     policy: RebasePolicy
+    style: ErrataStyle
     tag: str | None
     model: str
     clock: datetime
@@ -71,6 +85,7 @@ class Setting:
             instructions=join_instructions(head_text([own] if own is not None else []), self.instructions),
             tag=self.tag,
             policy=self.policy,
+            style=self.style,
             rebase=self.rebase or (self.record.rebase if self.record else None),
             clock=self.clock,
             model=self.model,

@@ -29,7 +29,7 @@ from langchain_pkv._ledger import LEDGER_CHANNEL, STATE_CHANNEL, LedgerRecord, p
 from langchain_pkv._native import told_in_text
 from langchain_pkv._offers import LateTools
 from langchain_pkv._outgoing import with_last_step
-from langchain_pkv._planned import Setting
+from langchain_pkv._planned import Setting, checked_words
 from langchain_pkv._profiles import check_model, check_tools, model_name, model_profile, refuses_late_system
 from langchain_pkv._sent import NOT_SENT, SentMessages, was_sent, watched
 from langchain_pkv._skills import SkillDesk, SkillSource
@@ -42,6 +42,8 @@ from langchain_pkv._usage import usage_of
 from langchain_pkv.stateful import StatefulChatModel
 from pkv_agents import (
     DEFAULT_POLICY,
+    DEFAULT_STYLE,
+    ErrataStyle,
     Ledger,
     LedgerError,
     Notice,
@@ -90,6 +92,7 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
         on_call: Called after every model call that succeeded, with what was planned and reported.
         tag: The tag of the state blocks, four characters of `a-z2-7`; random for each thread when None.
         rebase_policy: When errata are folded into a new baseline.
+        style: The wording of baseline and errata.
         markers: Place cache markers where the provider takes them; False leaves every marker as it is.
         marker_ttl: How long a marked prefix should live, where the provider lets a request choose.
         tools_on: The field that turns tools on and off: a `dict[str, bool]` by their names (a tool that is not in it is
@@ -120,6 +123,7 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
         on_call: Callable[[ModelCall], None] | None = None,
         tag: str | None = None,
         rebase_policy: RebasePolicy = DEFAULT_POLICY,
+        style: ErrataStyle = DEFAULT_STYLE,
         markers: bool = True,
         marker_ttl: Ttl = "5m",
         tools_on: str | None = None,
@@ -139,15 +143,11 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
         shelf = shelf_of(tools, late_tools, self._home, desk)
         self._upkeep = Upkeep(self._home, desk, shelf, checked_switch(schema, tools_on))
         self.tools = self._upkeep.tools()
-        self._instructions = instructions
-        self._profile = profile
-        self._on_notice = on_notice
-        self._strict = strict
-        self._on_call = on_call
+        self._instructions, self._profile = instructions, profile
+        self._on_notice, self._strict, self._on_call = on_notice, strict, on_call
         self._tag = check_tag(tag) if tag is not None else None
-        self._policy = rebase_policy
-        self._wishes = CacheWishes(markers, marker_ttl)
-        self._tenant = cache_key
+        self._policy, self._style = checked_words(rebase_policy, style)
+        self._wishes, self._tenant = CacheWishes(markers, marker_ttl), cache_key
         self._models_seen: set[str] = set()
         # A strict session must fail on a conflict; the channel cannot raise, so it remembers the conflict as refused.
         on_conflict = None if strict else self._report
@@ -210,6 +210,7 @@ class StateMiddleware(AgentMiddleware[Any, Any, Any]):
             instructions=self._instructions,
             profile=profile,
             policy=self._policy,
+            style=self._style,
             tag=self._tag,
             model=model,
             clock=datetime.now(UTC),
