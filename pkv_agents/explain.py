@@ -121,10 +121,10 @@ class Explanation:
 def _prediction_line(known: Prediction) -> str:
     if not known.known:
         return "Nothing is known of this provider's cache, so nothing can be predicted."
+    condition = ", if markers stand where plan_breakpoints says" if known.marked else ""
     return (
-        f"The cache should serve {known.read:,} tokens ({known.cached_share:.0%}), if markers stand where "
-        f"plan_breakpoints says; {known.written:,} are written to it and {known.fresh:,} read at full price "
-        f"({known.method})."
+        f"The cache should serve {known.read:,} tokens ({known.cached_share:.0%}){condition}; "
+        f"{known.written:,} are written to it and {known.fresh:,} read at full price ({known.method})."
     )
 
 

@@ -27,6 +27,7 @@ class Prediction:
         fresh: Tokens that are read in full, at full price.
         method: How tokens were counted.
         known: The profile says something of a cache; where it does not, nothing can be predicted and nothing is read.
+        marked: It counts on markers where `plan_breakpoints` says.
     """
 
     read: int
@@ -34,6 +35,7 @@ class Prediction:
     fresh: int
     method: str
     known: bool = True
+    marked: bool = False
 
     @property
     def usage(self) -> Usage:
@@ -71,9 +73,10 @@ def predict(
     if before is not None:
         sim.run(_request(_earlier(plan, before), messages[: plan.leading + before.after], encode, 0.0))
         gap = (now - before.at).total_seconds() if now is not None and before.at is not None else 0.0
-    outcome = sim.run(_request(plan, messages, encode, max(0.0, gap)))
+    request = _request(plan, messages, encode, max(0.0, gap))
+    outcome = sim.run(request)
     known = plan.profile.automatic is not None or plan.profile.max_breakpoints is not None
-    return Prediction(outcome.read, outcome.written, outcome.fresh, method, known)
+    return Prediction(outcome.read, outcome.written, outcome.fresh, method, known, bool(request.breakpoints))
 
 
 def _request(plan: TurnPlan, messages: Sequence[Message], encode: Encode, at: float) -> CacheRequest:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from pkv_agents import (
     ANTHROPIC,
     GENERIC,
     OPENAI,
     Ledger,
     Message,
+    Profile,
     commit,
     plan,
     predict,
@@ -38,6 +41,14 @@ class TestPrediction:
         assert known.read > 0 and known.read >= before.read
         assert known.written + known.fresh < 40
         assert "cache should serve" in str(made.explain(talk.messages))
+
+    @pytest.mark.parametrize(("profile", "marked"), [(ANTHROPIC, True), (OPENAI, False)])
+    def test_markers_are_spoken_of_where_the_provider_takes_them(self, profile: Profile, *, marked: bool) -> None:
+        talk = Talk(profile)
+        talk.messages.append(Message("user", "hi"))
+        made = talk.plan()
+        assert predict(made, talk.messages).marked is marked
+        assert ("if markers stand" in str(made.explain(talk.messages))) is marked
 
     def test_a_rebase_keeps_nothing_behind_the_instructions(self) -> None:
         talk = Talk(replace(OPENAI, min_cacheable_tokens=1, block_tokens=1))
