@@ -92,6 +92,7 @@ def _unknown(provider: str, model: str, used: Profile) -> Notice:
         "unknown_model",
         path=f"{provider}/{model}" if model else provider,
         cost="errata ride on user messages; the least cacheable length and cached shares cannot be predicted",
-        mend="pass profile=..., for instance dataclasses.replace(GENERIC, carrier='system')",
+        mend="pass profile=..., for instance profile_for('vllm', MODEL)[0] where vLLM serves it, or "
+        "dataclasses.replace(GENERIC, carrier='system')",
         message=f"no profile is known for this model, the cautious profile {used.name!r} is used",
     )

@@ -104,7 +104,10 @@ def test_a_set_of_those_that_are_on_in_the_applications_state(only: set[str], ru
     assert runs == RUNS
 
 
-@pytest.mark.parametrize(("name", "words"), [("nothing", "no field 'nothing'"), ("name", "dict")])
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("nothing", r"no field 'nothing'; declare it there, `nothing: dict\[str, bool\] = {}`"), ("name", "dict")],
+)
 def test_what_is_no_switch(name: str, words: str) -> None:
     with pytest.raises(SchemaError, match=words):
         StateMiddleware(Desk, tools_on=name)

@@ -29,7 +29,7 @@ def checked_switch(schema: type[TrackedState], name: str | None) -> str | None:
     field = schema.model_fields.get(name)
     if field is None:
         raise SchemaError(
-            f"tools_on: {schema.__name__} has no field {name!r}; name one of {', '.join(schema.model_fields)}"
+            f"tools_on: {schema.__name__} has no field {name!r}; declare it there, `{name}: dict[str, bool] = {{}}`"
         )
     kind: Any = get_origin(field.annotation) or field.annotation
     values = get_args(field.annotation)
