@@ -40,6 +40,7 @@ The codes of the core:
 | `tools_unreadable` | an application's function that gives tools, or says which are off, failed; what is known stays |
 | `tool_unknown` | a tool that there is not is said to be on or off; it is misspelt, or not there yet |
 | `kv_approximate` | a local answer rests on keys and values that were composed or edited, as it was asked for |
+| `kv_prefilled` | what a local answer should edit was gone or too different, so it is a clean prefill's |
 | `many_tools` | there are more tools than some providers take |
 """
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.guards.repo import ROOT
+from pkv_agents import Notice, notices
+from tests.guards.repo import PACKAGES, ROOT
 from tests.local.tiny import tiny_llama, tiny_tokenizer
 
 PAGES = ["core.md", "local.md", "migrate_langchain.md", "skills.md"]
@@ -32,3 +33,26 @@ def test_the_snippets_run(
     for snippet in code:
         exec(compile(snippet, page, "exec", dont_inherit=True), namespace)
     assert capsys.readouterr().out
+
+
+def codes(package: str) -> set[str]:
+    """The codes of the notices that a package makes."""
+    sources = [path.read_text(encoding="utf-8") for path in PACKAGES[package].rglob("*.py")]
+    return set(re.findall(r'Notice\(\s*(?:code=)?"([a-z_]+)"', "\n".join(sources)))
+
+
+def test_every_notice_stands_in_a_table() -> None:
+    core = set(re.findall(r"^\| `([a-z_]+)` \|", str(notices.__doc__), flags=re.MULTILINE))
+    assert codes("pkv_agents") <= core
+    for package, folder in (("langchain_pkv", "langchain"), ("llama_index.llms.pkv", "llama_index")):
+        told = (ROOT / "integrations" / folder / "README.md").read_text(encoding="utf-8")
+        own = codes(package) - core
+        assert own
+        assert not [code for code in sorted(own) if f"`{code}`" not in told]
+
+
+def test_the_page_names_what_strict_lets_pass() -> None:
+    core = set(re.findall(r"^\| `([a-z_]+)` \|", str(notices.__doc__), flags=re.MULTILINE))
+    page = (ROOT / "docs" / "core.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([a-z_]+)`", page.partition("but for advice")[2]))
+    assert named == {code for code in core if Notice(code).is_advice}
