@@ -60,12 +60,15 @@ class PostgresStore:
         table: The table, perhaps with its schema (`app.pkv_sessions`); it is made when it does not exist.
 
     Raises:
-        StoreError: The table's name is no plain name, or the server failed.
+        StoreError: `connect` is no function, the table's name is no plain name, or the server failed.
     """
 
     def __init__(
         self, connect: Callable[[], AbstractContextManager[PostgresConnection]], table: str = "pkv_sessions"
     ) -> None:
+        if not callable(connect):  # an address, or a connection
+            given = type(connect).__name__
+            raise StoreError(f"connect: a function, not a {given}; for instance lambda: psycopg.connect(dsn)")
         self._connect = connect
         self._table = _quoted(table)
         name = self._table.decode("ascii")

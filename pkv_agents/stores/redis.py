@@ -59,10 +59,14 @@ class RedisStore:
         ttl: How long a session is kept after its last save; None keeps it.
 
     Raises:
-        StoreError: The ttl is not positive. (The server is first asked when a session is.)
+        StoreError: The client is none, or the ttl is not positive. (The server is first asked when a session is.)
     """
 
     def __init__(self, client: RedisClient, prefix: str = "pkv:", *, ttl: timedelta | None = None) -> None:
+        if not hasattr(client, "eval"):  # an address, which other clients take
+            raise StoreError(
+                f"client: a redis.Redis, not a {type(client).__name__}; for instance redis.Redis.from_url(url)"
+            )
         if ttl is not None and ttl < timedelta(milliseconds=1):
             raise StoreError("ttl: a positive timedelta, or None to keep sessions")
         self._client = client

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,8 +16,11 @@ from pkv_agents import (
     Ledger,
     LedgerError,
     MemoryStore,
+    PostgresStore,
+    RedisStore,
     SessionStore,
     SQLiteStore,
+    StoreError,
     Usage,
     wire,
 )
@@ -84,3 +88,16 @@ def test_a_damaged_ledger_is_our_error(damage: dict[str, object]) -> None:
     assert Ledger.from_dict(json.loads(json.dumps(data))) == session.ledger
     with pytest.raises(LedgerError, match="ledger"):
         Ledger.from_dict({**data, **damage})
+
+
+@pytest.mark.parametrize(
+    ("store", "words"),
+    [
+        (RedisStore, r"client: a redis\.Redis, not a str; for instance redis\.Redis\.from_url"),
+        (PostgresStore, r"connect: a function, not a str; for instance lambda: psycopg\.connect"),
+    ],
+)
+def test_an_address_is_no_client(store: Any, words: str) -> None:
+    with pytest.raises(StoreError, match=words) as caught:
+        store("scheme://user:secret@127.0.0.1")
+    assert "secret" not in str(caught.value)
