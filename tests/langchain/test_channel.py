@@ -20,7 +20,7 @@ from pydantic import BaseModel, Field, SecretStr, model_validator
 from langchain_pkv import StateMiddleware, read_state
 from langchain_pkv._channel import StateChannel
 from langchain_pkv._plain import plain
-from pkv_agents import REMOVE, SchemaError, StateError, TrackedState, append
+from pkv_agents import REMOVE, SchemaError, StateError, TrackedState, append, dump_state
 from tests.langchain.support import TAG, Order, Scripted, Shop, a_shop
 
 
@@ -45,6 +45,23 @@ def test_a_whole_state_as_a_mapping() -> None:
     assert channel.get() == a_shop().model_dump(mode="json")
     channel.update([a_shop(mode="auto").model_dump(mode="json")])
     assert channel.get()["mode"] == "auto"
+
+
+class Part(BaseModel):
+    size: int = Field(0, alias="Size")
+
+
+class Aliased(TrackedState):
+    customer: str = Field(alias="Kunde")
+    part: Part
+
+
+@pytest.mark.parametrize("by_alias", [True, False])
+def test_a_first_state_as_a_mapping_by_alias_or_by_name(*, by_alias: bool) -> None:
+    state = Aliased.model_validate({"Kunde": "Mara", "part": {"Size": 3}})
+    channel = StateChannel(Aliased, None).from_checkpoint(None)
+    channel.update([state.model_dump(by_alias=True) if by_alias else dump_state(state)])
+    assert channel.get() == {"customer": "Mara", "part": {"size": 3}}
 
 
 def test_a_conflict_is_reported_and_a_misfit_is_refused() -> None:

@@ -202,8 +202,8 @@ def _survives(schema: type[StateT], state: StateT) -> str:
 
 
 def _first(schema: type[StateT], update: Mapping[str, Any]) -> StateT:
-    try:
-        return schema.model_validate(dict(update))
+    try:  # by name, too: `dump_state` writes names, and so does LangGraph where it may not restore the class
+        return schema.model_validate(dict(update), by_name=True)
     except StateError as error:
         needed = {name for name, field in schema.model_fields.items() if field.is_required()}
         if needed <= update.keys() <= schema.model_fields.keys():
