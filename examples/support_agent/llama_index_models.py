@@ -23,15 +23,19 @@ class LlamaIndexModels:
     def hosted(self, spec: str, *, max_tokens: int) -> tuple[Any, Literal["stream"]]:
         """Of OpenAI's or Anthropic's; for others there is no class that goes by a name."""
         provider, _, name = spec.partition(":")
+        llm: Any
         if provider == "openai":
             from llama_index.llms.openai import OpenAI
 
-            return OpenAI(model=name, max_tokens=max_tokens, additional_kwargs=_USAGE), "stream"
-        if provider == "anthropic":
+            llm = OpenAI(model=name, max_tokens=max_tokens, additional_kwargs=_USAGE)
+        elif provider == "anthropic":
             from llama_index.llms.anthropic import Anthropic
 
-            return Anthropic(model=name, max_tokens=max_tokens), "stream"
-        raise ValueError("with --framework llama_index there are openai:NAME and anthropic:NAME")
+            llm = Anthropic(model=name, max_tokens=max_tokens)
+        else:
+            raise ValueError("with --framework llama_index there are openai:NAME and anthropic:NAME")
+        _ = llm.metadata  # these classes know models by name, and refuse others here; an agent would ask in its run
+        return llm, "stream"
 
     def server(self, url: str, name: str, key: str, *, max_tokens: int) -> Any:
         """Of a server of one's own."""

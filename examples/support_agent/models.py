@@ -258,13 +258,19 @@ def foreign_errors() -> Generator[None]:
     Raises:
         ModelError: For an error of a client that is loaded in this process.
     """
-    known = {"openai": "OpenAIError", "anthropic": "AnthropicError", "httpx": "HTTPError"}
-    loaded = [(sys.modules[module], name) for module, name in known.items() if module in sys.modules]
-    kinds = tuple(cast("type[Exception]", getattr(module, name)) for module, name in loaded if hasattr(module, name))
     try:
         yield
-    except kinds as error:
+    except Exception as error:
+        if not isinstance(error, _client_errors()):
+            raise
         raise ModelError(f"the model's API failed: {type(error).__name__}: {_first_line(error)}") from error
+
+
+def _client_errors() -> tuple[type[Exception], ...]:
+    """The errors of the clients that are loaded by now: many a client is loaded by the very call that fails."""
+    known = {"openai": "OpenAIError", "anthropic": "AnthropicError", "httpx": "HTTPError"}
+    loaded = [(sys.modules[module], name) for module, name in known.items() if module in sys.modules]
+    return tuple(cast("type[Exception]", getattr(module, name)) for module, name in loaded if hasattr(module, name))
 
 
 def _first_line(error: BaseException) -> str:

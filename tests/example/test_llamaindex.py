@@ -129,3 +129,5 @@ def test_hosted_models_are_named_by_provider(monkeypatch: pytest.MonkeyPatch) ->
         assert choice.for_arm("ours").metadata.is_function_calling_model
     with pytest.raises(ModelError, match=r"cannot use 'mistral:large': with --framework llama_index there are"):
         choose_model("mistral:large", models=LlamaIndexModels())
+    with pytest.raises(ModelError, match=r"cannot use 'openai:unheard-of': Unknown model"):
+        choose_model("openai:unheard-of", models=LlamaIndexModels())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -157,11 +159,21 @@ def test_a_server_that_is_not_there() -> None:
     assert choose_model("http://127.0.0.1:9/v1#small").name == "small at http://127.0.0.1:9/v1"
 
 
-def test_only_errors_of_api_clients_become_ours() -> None:
+def test_only_errors_of_api_clients_become_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     import openai
 
     with pytest.raises(ModelError, match="OpenAIError: first"), foreign_errors():
         raise openai.OpenAIError("first\nsecond")
+    client: Any = ModuleType("anthropic")
+    client.AnthropicError = type("AnthropicError", (Exception,), {})
+    monkeypatch.delitem(sys.modules, "anthropic", raising=False)
+
+    def load_and_fail() -> None:
+        monkeypatch.setitem(sys.modules, "anthropic", client)
+        raise client.AnthropicError("no key")
+
+    with pytest.raises(ModelError, match="AnthropicError: no key"), foreign_errors():
+        load_and_fail()
     with pytest.raises(ZeroDivisionError), foreign_errors():
         raise ZeroDivisionError
     with pytest.raises(UnsupportedModelError), foreign_errors():
