@@ -213,11 +213,9 @@ def test_reads_its_usage() -> None:
 
 def test_the_words_may_be_others() -> None:
     model, provider = MODELS["openai"]([])
-    agent = create_agent(
-        model, [], middleware=[StateMiddleware(Shop, tag=TAG, style=PLAIN_STYLE)], checkpointer=InMemorySaver()
-    )
-    agent.invoke({"messages": [HumanMessage("a")], "pkv_state": a_shop()}, CONFIG)
-    agent.invoke({"messages": [HumanMessage("b")], "pkv_state": {"mode": "auto"}}, CONFIG)
+    agent = agent_for(model, style=PLAIN_STYLE)
+    agent.invoke(user("a", pkv_state=a_shop()), CONFIG)
+    agent.invoke(user("b", pkv_state={"mode": "auto"}), CONFIG)
     first, *_, last = (message["content"] for message in provider.bodies[-1]["messages"])
     assert "\n[[state k7f3]]\n" in first
     assert last == '[[state-update k7f3]]\nmode: "auto"\n[[/state-update k7f3]]'

@@ -33,7 +33,11 @@ def checked_words(policy: RebasePolicy, style: ErrataStyle) -> tuple[RebasePolic
     Raises:
         OptionsError: One of them is something else.
     """
-    for name, value, kind in (("rebase_policy", policy, RebasePolicy), ("style", style, ErrataStyle)):
+    given: list[tuple[str, object, type[object]]] = [
+        ("rebase_policy", policy, RebasePolicy),
+        ("style", style, ErrataStyle),
+    ]
+    for name, value, kind in given:
         if not isinstance(value, kind):
             raise OptionsError(f"{name} takes a {kind.__name__}, not a {type(value).__name__}")
     return policy, style
