@@ -17,7 +17,7 @@ from tests.example.fakes import FakeSource, rest
 ROOT = Path(__file__).resolve().parents[2]
 
 CHILD = """
-import sys, time
+import signal, sys, time
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ class Slow:
             (into / name).write_text(name)
             time.sleep(float(sys.argv[3]))
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell puts into the background has it ignored
 print(ensure_model(cache=Path(sys.argv[1]), sources=[Slow()]))
 """
 
