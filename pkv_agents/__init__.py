@@ -1,9 +1,8 @@
 """State that changes without breaking the prompt cache. Everything public is here; importing it needs no framework."""
 
 from ._rebase import DEFAULT_POLICY, RebasePolicy, RebaseQuote
-from ._report import SessionReport, TurnRecord
 from ._stored import SessionStore, StoredSession
-from ._walk import snapshot
+from ._tally import SessionReport, TurnRecord, report_of
 from .anchors import Anchor
 from .breakpoints import Breakpoint, BreakpointPlan, apply_breakpoints, plan_breakpoints
 from .cachekeys import cache_key, shards_for
@@ -99,7 +98,7 @@ from .skills import (
 )
 from .snapshots import LeafMeta, Snapshot
 from .state import TrackedState
-from .state_data import dump_state, load_state
+from .state_data import dump_state, load_state, snapshot
 from .stores import (
     LangGraphStore,
     MemoryStore,
@@ -281,6 +280,7 @@ __all__ = [
     "refuses_system",
     "render_baseline",
     "render_erratum",
+    "report_of",
     "reset_session",
     "shards_for",
     "skill_from_tools",

@@ -10,8 +10,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.messages.ai import UsageMetadata
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_pkv import ModelCall, StateMiddleware, report_of, with_state
-from pkv_agents import AgentSession, Notice
+from langchain_pkv import ModelCall, StateMiddleware, with_state
+from pkv_agents import AgentSession, Notice, report_of
 from tests.langchain.support import TAG, Scripted, Shop, a_shop
 
 NEWS = ({}, {"orders[K417].status": "delivered"}, {}, {"mode": "auto", "cart_total": 5})

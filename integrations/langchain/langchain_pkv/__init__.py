@@ -13,7 +13,6 @@ from langchain_pkv._state import read_state
 from langchain_pkv._wrapping import with_state
 from langchain_pkv.compaction import SummaryMiddleware, TrimMiddleware
 from langchain_pkv.middleware import ModelCall, StateMiddleware
-from langchain_pkv.report import report_of
 from langchain_pkv.stateful import StatefulChatModel
 
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ __all__ = [
     "read_ledger",
     "read_state",
     "rebase_update",
-    "report_of",
     "to_core",
     "with_state",
 ]
